@@ -1,0 +1,43 @@
+# pgveil needs Python 3.11 or later and make; everything else comes from the lock file.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+export PGVEIL_HOME ?= $(CURDIR)/.pgveil
+
+.PHONY: setup demo test test-all lint bench lock clean
+.DEFAULT_GOAL := demo
+
+$(READY): requirements.lock pyproject.toml
+	@echo "pgveil: making $(VENV) from requirements.lock (once; about a minute)"
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "pgveil needs Python 3.11 or later")'
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+setup: $(READY)
+
+demo: $(READY)
+	@exec $(BIN)/pgveil demo
+
+test: $(READY)
+	$(BIN)/python -m pytest -m "not slow" $(ARGS)
+
+test-all: $(READY)
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(READY)
+	$(BIN)/python -m bench $(ONLY)
+
+lock:
+	uv pip compile --quiet --python-version 3.11 --universal --generate-hashes --extra dev --no-header --no-annotate \
+	  --no-emit-index-url --output-file requirements.lock pyproject.toml requirements-build.in
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

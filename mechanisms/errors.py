@@ -1,0 +1,48 @@
+"""The root of every "no" that pgveil says.
+
+    Refusal
+    ├── BadSetting            22023   (here)
+    ├── AccuracyUnreachable   54000   (here)
+    ├── sqlrewrite.errors     42601 42P01 42703 0A000 42501 25006
+    ├── provenance.errors     53400
+    └── proxy.errors          08P01 28000 28P01 53300 57014 58000 XX000
+
+The SQLSTATE is on the class, the sentence in the message, the numbers in the detail, and what to write
+instead in the hint. One place (``proxy.errors``) turns a refusal into bytes.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class Refusal(Exception):
+    """A question that is not answered, with the reason in public terms only."""
+
+    sqlstate: ClassVar[str] = "XX000"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        detail: str | None = None,
+        hint: str | None = None,
+        position: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.detail = detail
+        self.hint = hint
+        self.position = position  # 1-based character of the statement, as PostgreSQL counts
+
+
+class BadSetting(Refusal):
+    """A ``veil.`` setting has a value that means nothing."""
+
+    sqlstate = "22023"
+
+
+class AccuracyUnreachable(Refusal):
+    """No noise level within the limits meets the accuracy that was asked for."""
+
+    sqlstate = "54000"

@@ -1,0 +1,71 @@
+"""Exact and noisy numbers are different types, so that one cannot be shown for the other.
+
+``Exact`` has no text form, no equality and no pickle: the only function that opens it is
+``mechanisms.release.release``. A row is one measured aggregate, a column is one cell of the public domain;
+numbers are integer multiples of a public lattice unit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+Lattice = NDArray[np.int64]
+
+
+class Exact:
+    """Measured numbers that nobody may see."""
+
+    __slots__ = ("__values",)
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, values: Lattice) -> None:
+        if values.ndim != 2 or values.dtype != np.int64:
+            raise TypeError("Exact holds a two-dimensional int64 array")
+        self.__values = values
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Aggregates and cells: both are public."""
+        return self.__values.shape[0], self.__values.shape[1]
+
+    def open_for_release(self) -> Lattice:
+        """The numbers themselves; called by ``release`` and by nothing else (a test says so)."""
+        return self.__values
+
+    def __repr__(self) -> str:
+        return f"<Exact {self.shape[0]}x{self.shape[1]}>"
+
+    def __eq__(self, other: object) -> NoReturn:
+        raise TypeError("exact numbers are not compared")
+
+    def __format__(self, spec: str) -> NoReturn:
+        raise TypeError("exact numbers have no text form")
+
+    __str__ = __format__  # type: ignore[assignment]
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("exact numbers are not copied out")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Noisy:
+    """Released numbers: anything computed from them is free."""
+
+    values: Lattice
+
+    def row(self, aggregate: int) -> Lattice:
+        """One aggregate over all cells."""
+        return self.values[aggregate]
+
+    def to_json(self) -> list[list[int]]:
+        """For the synopsis store."""
+        return [[int(x) for x in row] for row in self.values]
+
+    @classmethod
+    def from_json(cls, rows: Any) -> Noisy:
+        """The inverse of ``to_json``."""
+        return cls(np.array(rows, dtype=np.int64).reshape(len(rows), -1))

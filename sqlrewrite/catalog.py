@@ -1,0 +1,82 @@
+"""What is public about the registered relations: names, types, units, bounds and key domains.
+
+The registry (``provenance.registry``) fills these values from the provenance tables; everything that
+decides acceptance, sensitivity and price reads them and never the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from decimal import Decimal
+from enum import Enum
+from typing import TypeAlias
+
+Key: TypeAlias = str | int | Decimal | date | datetime | bool | None
+"""One value of a group column, as psycopg reads it; ``None`` is SQL's NULL."""
+
+
+class Kind(Enum):
+    PROTECTED = "protected"
+    PUBLIC = "public"
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """A column with what the administrator declared about it."""
+
+    name: str
+    type_name: str  # as format_type() writes it: 'integer', 'numeric(8,2)', 'text', 'public.mood'
+    not_null: bool
+    domain: tuple[Key, ...] | None = None  # every value a group may have, in order; NULL is added by ``keys``
+    lower: Decimal | None = None
+    upper: Decimal | None = None
+    constant_per_unit: bool = False
+
+    @property
+    def keys(self) -> tuple[Key, ...] | None:
+        """The groups that this column makes: its domain, and NULL last unless the column forbids it."""
+        if self.domain is None:
+            return None
+        return self.domain if self.not_null else (*self.domain, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A registered table."""
+
+    id: int
+    schema: str
+    name: str
+    kind: Kind
+    attributes: Mapping[str, Attribute]  # every column of the table, declared or not, in column order
+    unit_column: str | None = None  # None: the privacy unit is a row
+    max_groups: int = 1
+    max_rows: int = 1
+    data_version: int = 1
+    size_hint: int | None = None
+
+    @property
+    def qualified(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """All registered relations at one registry version."""
+
+    version: int
+    relations: tuple[Relation, ...]
+    by_name: Mapping[tuple[str, str], Relation] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "by_name", {(r.schema, r.name): r for r in self.relations})
+
+    @property
+    def protected(self) -> tuple[Relation, ...]:
+        return tuple(r for r in self.relations if r.kind is Kind.PROTECTED)
+
+    @property
+    def public(self) -> tuple[Relation, ...]:
+        return tuple(r for r in self.relations if r.kind is Kind.PUBLIC)

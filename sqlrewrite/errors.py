@@ -1,0 +1,41 @@
+"""Refusals that come from reading the statement: each class is one SQLSTATE, each use one sentence."""
+
+from __future__ import annotations
+
+from mechanisms.errors import Refusal
+
+
+class SyntaxNotRead(Refusal):
+    """One of the two readers does not accept the text."""
+
+    sqlstate = "42601"
+
+
+class UnknownRelation(Refusal):
+    """A name that is no registered relation."""
+
+    sqlstate = "42P01"
+
+
+class UnknownColumn(Refusal):
+    """A name that is no column of the relation."""
+
+    sqlstate = "42703"
+
+
+class NotAnswered(Refusal):
+    """SQL that pgveil does not answer about protected rows."""
+
+    sqlstate = "0A000"
+
+
+class WouldShowRows(Refusal):
+    """The statement would show private rows as they are."""
+
+    sqlstate = "42501"
+
+
+class WouldWrite(Refusal):
+    """The statement would change protected rows."""
+
+    sqlstate = "25006"
