@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 
-class Refusal(Exception):
+class Refusal(Exception):  # noqa: N818 (it is a "no", not a fault)
     """A question that is not answered, with the reason in public terms only."""
 
     sqlstate: ClassVar[str] = "XX000"

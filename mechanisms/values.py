@@ -59,7 +59,8 @@ class Noisy:
 
     def row(self, aggregate: int) -> Lattice:
         """One aggregate over all cells."""
-        return self.values[aggregate]
+        row: Lattice = self.values[aggregate]
+        return row
 
     def to_json(self) -> list[list[int]]:
         """For the synopsis store."""
