@@ -1,1 +1,30 @@
+"""Provenance: who has learned what, and who may still learn more.
 
+One room, three counters, all in PostgreSQL (schema ``provenance``, made by ``migrations/``):
+
+- the **registry** (``registry.py``) tells what is public: analysts, registered tables, units, bounds, key domains;
+  ``domain.py`` turns a declaration into the SQL that lists a column's groups;
+- the **ledger** (``ledger.py``) is the till: a ``Charge`` goes in, and a ``Receipt`` comes out once it is committed;
+- the **synopses** (``synopses.py``) are what was released before: the same question again is free.
+
+The route of a charge through this room::
+
+    Charge -> Ledger.charge: BEGIN, lock the balances (the table's first, then the analyst's),
+              read deployment, analyst and relation afresh     -> StaleCatalog if the question was priced under
+                                                                  other versions: plan it again
+           -> accountant.admit (pure): both limits must hold   -> LimitReached (53400), nothing is spent
+           -> INSERT charge (its trigger moves the balances), COMMIT
+           -> Receipt                                          -> CommitUnknownError if the connection broke there
+
+What may be spent: limits are (epsilon, delta), the ledger adds up coin. The deployment's delta is split in public, in
+one place (``deployment.conversion_delta`` and ``payment_delta`` in ``0001_tables.sql``): under ``zcdp`` half of it
+turns rho into epsilon and half pays for key thresholds; under ``pure`` all of it pays.
+
+A worked example: epsilon 10, delta 1e-9, ``zcdp``. Alice has privilege 1, so her limit is 10 * 1/10 = 1, which at delta
+5e-10 is worth rho 0.0144. A decision that is 0.05-DP costs rho 0.00125: eleven fit, and the twelfth is refused,
+although 12 * 0.05 is below 1: for so few questions plain addition would be kinder. With privilege 10 her limit is worth
+rho 1.0597, and 847 of them fit where plain addition allows 200.
+
+The sum of all charges is a running total (``balance``), so a charge costs the same however long the journal is, and
+every charge counts, whoever inserted it. Charges are never changed or removed.
+"""

@@ -1,0 +1,34 @@
+"""What the ledger says instead of a receipt."""
+
+from __future__ import annotations
+
+from mechanisms.errors import Refusal
+
+
+class LimitReached(Refusal):
+    """The question asks for more than a limit leaves; nothing was spent."""
+
+    sqlstate = "53400"
+
+
+class NotActive(Refusal):
+    """The analyst was deactivated (or removed) since the session began."""
+
+    sqlstate = "28000"
+
+
+class StaleCatalog(Refusal):
+    """The question was priced under a registry or data version that is gone: plan it again; nothing was spent.
+
+    The caller loads the catalog anew and retries; 40001 is what a client sees if that never settles.
+    """
+
+    sqlstate = "40001"
+
+
+class CommitUnknownError(Exception):
+    """The connection was lost at COMMIT: the charge counts as spent, and no data may be read for it."""
+
+
+class MigrationError(Exception):
+    """The database's schema and this program's migrations do not fit together."""

@@ -1,0 +1,140 @@
+"""The till: a charge goes in, and a receipt comes out once the charge is committed."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from psycopg import AsyncConnection, OperationalError
+from psycopg.rows import TupleRow
+from psycopg.types.json import Jsonb
+from psycopg_pool import AsyncConnectionPool
+
+from mechanisms.loss import Coin
+from provenance import accountant, model
+from provenance.errors import CommitUnknownError, NotActive, StaleCatalog
+from provenance.model import Allocation, Analyst, Balance, Balances, Charge, Deployment, Receipt, Remaining
+
+Pool = AsyncConnectionPool[AsyncConnection[TupleRow]]
+
+# 'table' sorts behind 'analyst', so that everybody takes the table's lock first: no deadlock.
+_LOCK = """
+SELECT scope, amount, delta FROM provenance.balance
+WHERE (scope = 'table' AND name = '') OR (scope = 'analyst' AND name = %s)
+ORDER BY scope DESC FOR UPDATE"""
+
+# A statement of its own: its snapshot is taken when the lock is held, so that it sees every earlier charge and change.
+STATE = """
+SELECT d.coin, d.epsilon, d.delta, d.allocation, d.expansion, d.conversion_delta, d.payment_delta, d.registry_version,
+       (SELECT coalesce(sum(o.privilege), 0) FROM provenance.analyst o WHERE o.active)::bigint,
+       a.name, a.privilege, a.epsilon_limit, a.settings, a.active
+FROM provenance.deployment d LEFT JOIN provenance.analyst a ON a.name = %s"""
+
+_RELATION = "SELECT data_version, label FROM provenance.relation WHERE id = %s AND active"
+
+_INSERT = """
+INSERT INTO provenance.charge (analyst, relation, relation_id, data_version, registry_version, fingerprint, question,
+                               mechanism, coin, amount, delta, epsilon, bill)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) RETURNING id"""
+
+_BALANCES = """
+SELECT scope, amount, delta FROM provenance.balance
+WHERE (scope = 'table' AND name = '') OR (scope = 'analyst' AND name = %s)"""
+
+
+class Ledger:
+    """Charges against the limits, from any number of processes at once."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def charge(self, charge: Charge) -> Receipt:
+        """Pay for a question in one transaction.
+
+        *Guarantee*: a receipt exists only if the charge is committed and every limit holds with it included; a
+        connection lost at COMMIT gives no receipt, and what it may have committed stays spent.
+        """
+        async with self._pool.connection() as conn:
+            try:
+                return await self._charge(conn, charge)
+            except BaseException:
+                if not conn.closed:
+                    await conn.rollback()
+                raise
+
+    async def remaining(self, analyst: str) -> Remaining:
+        """What an analyst has left: for the bill of an answer that was free."""
+        async with self._pool.connection() as conn, conn.pipeline():
+            state = await conn.execute(STATE, (analyst,))
+            totals = await conn.execute(_BALANCES, (analyst,))
+            deployment, who = _read_state(await state.fetchone(), analyst)
+            return accountant.remaining(deployment, who, _balances(await totals.fetchall()))
+
+    async def _charge(self, conn: AsyncConnection[TupleRow], charge: Charge) -> Receipt:
+        async with conn.pipeline():  # first round trip: BEGIN, lock, read
+            locked = await conn.execute(_LOCK, (charge.analyst,))
+            state = await conn.execute(STATE, (charge.analyst,))
+            relation = await conn.execute(_RELATION, (charge.relation_id,))
+            deployment, analyst = _read_state(await state.fetchone(), charge.analyst)
+            label = _check_versions(charge, deployment, await relation.fetchone())
+            before = _balances(await locked.fetchall())
+        after = accountant.admit(deployment, analyst, before, charge.loss)
+        converted = accountant.epsilon_spent(deployment, charge.loss.amount)
+        epsilon = converted if charge.epsilon is None else charge.epsilon
+        remaining = accountant.remaining(deployment, analyst, after)
+        try:
+            async with conn.pipeline():  # second: INSERT (whose trigger moves the balances), COMMIT
+                inserted = await conn.execute(_INSERT, _row(charge, label, epsilon))
+                await conn.commit()
+                row = await inserted.fetchone()
+        except OperationalError as lost:
+            if conn.closed or conn.broken:
+                raise CommitUnknownError(
+                    "the connection to the ledger was lost at COMMIT: the charge counts as spent"
+                ) from lost
+            raise
+        if row is None:
+            raise CommitUnknownError("the ledger did not confirm the charge")
+        return Receipt(int(row[0]), charge, epsilon, remaining, model._TILL)
+
+
+def deployment_of(row: TupleRow) -> Deployment:
+    """The deployment as a row of ``STATE`` tells it."""
+    return Deployment(
+        Coin(row[0]), row[1], row[2], Allocation(row[3]), row[4], row[5], row[6], int(row[7]), int(row[8])
+    )
+
+
+def analyst_of(row: TupleRow) -> Analyst:
+    """The analyst as a row of ``STATE`` tells it."""
+    settings = {key: value if isinstance(value, str) else str(value) for key, value in row[12].items()}
+    return Analyst(row[9], row[10], row[11], settings, row[13])
+
+
+def _read_state(row: TupleRow | None, name: str) -> tuple[Deployment, Analyst]:
+    if row is None or row[9] is None:
+        raise NotActive(f'there is no analyst "{name}"')
+    return deployment_of(row), analyst_of(row)
+
+
+def _check_versions(charge: Charge, deployment: Deployment, relation: TupleRow | None) -> str:
+    if relation is None or charge.registry_version != deployment.registry_version:
+        raise StaleCatalog("the registry has changed since the question was read", hint="Ask again.")
+    if charge.data_version != relation[0]:
+        raise StaleCatalog("the data have been refreshed since the question was read", hint="Ask again.")
+    if charge.loss.coin is not deployment.coin:
+        raise StaleCatalog("the coin of the deployment has changed since the question was priced", hint="Ask again.")
+    return str(relation[1])
+
+
+def _balances(rows: list[TupleRow]) -> Balances:
+    by_scope = {scope: Balance(amount, delta) for scope, amount, delta in rows}
+    return Balances(analyst=by_scope["analyst"], table=by_scope["table"])
+
+
+def _row(charge: Charge, label: str, epsilon: Decimal) -> tuple[Any, ...]:
+    return (
+        *(charge.analyst, label, charge.relation_id, charge.data_version, charge.registry_version),
+        *(charge.fingerprint, charge.question, charge.mechanism),
+        *(charge.loss.coin.value, charge.loss.amount, charge.loss.delta, epsilon, Jsonb(dict(charge.bill))),
+    )

@@ -1,0 +1,118 @@
+"""One cluster for all tests here, and a new database for each; fixtures are plain facts about a small deployment."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from decimal import Decimal
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg_pool import AsyncConnectionPool
+
+from mechanisms.loss import Coin, Loss
+from provenance.migrate import migrate
+from provenance.model import Charge
+from proxy.embedded import Cluster, temporary
+
+_numbers = itertools.count(1)
+
+TABLES = """
+CREATE TYPE mood AS ENUM ('good', 'bad');
+CREATE TABLE patient (id int PRIMARY KEY, age int NOT NULL, sex text, mood mood, seen date, fee numeric(8,2), ok bool);
+INSERT INTO patient SELECT i, i % 100, 'f', 'good', '2024-01-01', 1.5, true FROM generate_series(1, 50) i;
+CREATE TABLE orders (order_id int, customer_id int NOT NULL, city text, at timestamp);
+CREATE TABLE city (city text PRIMARY KEY, region text);
+INSERT INTO city VALUES ('Oslo', 'N'), ('Bergen', 'W'), ('Hamar', 'N');
+CREATE TABLE secret_notes (note text);
+"""
+
+REGISTERED = """
+UPDATE provenance.deployment SET epsilon = 10;
+SELECT provenance.protect('patient', size_hint => 100);
+SELECT provenance.protect('orders', 'customer_id', 3, 2);
+SELECT provenance.publish('city');
+SELECT provenance.declare_attribute('patient', 'age', 0, 100, 1);
+SELECT provenance.create_analyst('alice', 'alice', 1);
+SELECT provenance.create_analyst('bob', 'bob', 4);
+SELECT provenance.create_administrator('admin', 'admin');
+"""
+
+
+@pytest.fixture(scope="session")
+def ledger_cluster() -> Iterator[Cluster]:
+    with temporary({"fsync": "off"}) as cluster:
+        with psycopg.connect(cluster.dsn(), autocommit=True) as conn:
+            conn.execute("CREATE DATABASE ready")
+        migrate(cluster.dsn("ready"))
+        with psycopg.connect(cluster.dsn("ready"), autocommit=True) as conn:
+            conn.execute(TABLES + REGISTERED)
+        yield cluster
+
+
+def _database(cluster: Cluster, template: str) -> Iterator[str]:
+    name = f"ledger_{next(_numbers)}"
+    with psycopg.connect(cluster.dsn(), autocommit=True) as conn:
+        conn.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template)))
+    yield cluster.dsn(name)  # not dropped: that would cost a checkpoint, and the cluster is thrown away
+
+
+@pytest.fixture
+def empty(ledger_cluster: Cluster) -> Iterator[str]:
+    """The DSN of a database without anything."""
+    yield from _database(ledger_cluster, "template1")
+
+
+@pytest.fixture
+def ready(ledger_cluster: Cluster) -> Iterator[str]:
+    """The DSN of a migrated database with tables, analysts and an administrator."""
+    yield from _database(ledger_cluster, "ready")
+
+
+@pytest.fixture
+def owner(ready: str) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(ready, autocommit=True) as conn:
+        yield conn
+
+
+@pytest.fixture(scope="session")
+def shared(ledger_cluster: Cluster) -> Iterator[str]:
+    """A ready database for tests that leave no trace."""
+    yield from _database(ledger_cluster, "ready")
+
+
+@pytest.fixture
+def sandbox(shared: str) -> Iterator[psycopg.Connection]:
+    """The owner's connection to the shared database, inside a transaction that is rolled back."""
+    with psycopg.connect(shared, autocommit=True) as conn, conn.transaction(force_rollback=True):
+        yield conn
+
+
+@pytest.fixture
+def pools() -> Callable[..., Any]:
+    @asynccontextmanager
+    async def opened(dsn: str, size: int = 4) -> AsyncIterator[AsyncConnectionPool[Any]]:
+        async with AsyncConnectionPool(dsn, min_size=1, max_size=size, open=False) as pool:
+            yield pool
+
+    return opened
+
+
+@pytest.fixture
+def charge_of() -> Callable[..., Charge]:
+    def make(
+        conn: psycopg.Connection, amount: str | Decimal, analyst: str = "alice", relation: str = "patient"
+    ) -> Charge:
+        row = conn.execute(
+            "SELECT r.id, r.data_version, d.registry_version, d.coin"
+            " FROM provenance.relation r, provenance.deployment d WHERE r.label = %s AND r.active",
+            (relation,),
+        ).fetchone()
+        assert row is not None
+        loss = Loss(Coin(row[3]), Decimal(amount), Decimal(0))
+        return Charge(analyst, row[0], row[1], row[2], "f00d", "SELECT 1", "tslm", loss, bill={"question": "SELECT 1"})
+
+    return make
