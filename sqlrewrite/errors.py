@@ -39,3 +39,9 @@ class WouldWrite(Refusal):
     """The statement would change protected rows."""
 
     sqlstate = "25006"
+
+
+class TooComplex(Refusal):
+    """A statement that is too long or too deep to be read safely."""
+
+    sqlstate = "54001"

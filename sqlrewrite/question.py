@@ -125,6 +125,7 @@ class Shape:
     order: tuple[Order, ...] = ()
     limit: int | None = None
     offset: int | None = None
+    hidden: int = 0  # how many of the last columns serve ORDER BY only; ``names`` has none for them
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,270 @@
+"""Text to syntax tree: a byte gate, a small scanner of our own, sqlglot, and a check that nothing was swallowed.
+
+The scanner knows PostgreSQL's lexical rules for the few forms that a question needs and refuses all others, so
+that blanks, comments and constants cannot mean one thing to PostgreSQL and another to sqlglot. After sqlglot
+has read the text, every word and every constant that the scanner saw must be found in the tree: what sqlglot
+drops in silence (``PIVOT``, template comments, unknown keywords) is refused here.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import Counter
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ParseError, SqlglotError
+
+from sqlrewrite.errors import NotAnswered, SyntaxNotRead, TooComplex
+
+MAX_BYTES = 16 * 1024
+MAX_DEPTH = 32
+MAX_CONNECTIVES = 400
+MAX_NAME_BYTES = 63  # NAMEDATALEN - 1: PostgreSQL cuts longer names, and a cut name is another name
+
+# A statement that sqlglot does not know is logged as a warning with its text; the analyst's text stays out of logs.
+logging.getLogger("sqlglot").setLevel(logging.ERROR)
+
+_TOKEN = re.compile(
+    r"""
+      (?P<blank>[ \t\n]+|\r\n)
+    | (?P<comment>--[^\r\n]*|/\*(?:(?!\*/|/\*).)*\*/)
+    | (?P<escape>(?:[eEbBxXnN]|[uU]&)'|[uU]&")
+    | (?P<string>'(?:[^']|'')*')
+    | (?P<quoted>"(?:[^"]|"")+")
+    | (?P<parameter>\$[0-9]+(?![\w$]))
+    | (?P<dollar>\$(?:[A-Za-z_][\w]*)?\$)
+    | (?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?![\w$]))
+    | (?P<word>[A-Za-z_][A-Za-z0-9_$]*)
+    | (?P<open>[(\[])
+    | (?P<close>[)\]])
+    | (?P<semicolon>;)
+    | (?P<sign>(?!/\*)[,.:=<>!+\-*/%^|&~?@\#])
+    """,
+    re.VERBOSE | re.DOTALL | re.ASCII,
+)
+
+# Words that carry structure and therefore have no identifier in the tree. A word in neither list must be a name.
+_KEYWORDS = frozenset(
+    re.findall(
+        r"\w+",
+        """all and as asc between by cast count desc distinct false first from group having in is last limit not
+    null nulls offset or order rows select true where""",
+    )
+)
+_TYPE_WORDS = frozenset(
+    re.findall(
+        r"\w+",
+        """bigint bool boolean bpchar character date decimal double float4 float8 int int2 int4 int8 integer numeric
+    precision real smallint text time timestamp timestamptz uuid varchar varying with without zone""",
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    kind: str
+    text: str
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """One statement as both the scanner and sqlglot read it."""
+
+    text: str
+    tokens: tuple[Token, ...]
+    root: exp.Expr
+
+
+def gate(text: str) -> tuple[Token, ...]:
+    """The tokens of a text that is safe to parse, or a refusal within milliseconds."""
+    if len(text) > MAX_BYTES or _encoded_length(text) > MAX_BYTES:
+        raise TooComplex(
+            f"a question may be at most {MAX_BYTES} bytes long",
+            hint="load long lists into a public table, or ask several questions",
+        )
+    tokens: list[Token] = []
+    depth = connectives = signs = at = 0
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        if match is None:
+            raise SyntaxNotRead(
+                _complaint(text, at),
+                hint='outside quotes only plain ASCII is read; write other names in double quotes ("...")',
+                position=at + 1,
+            )
+        kind, word = match.lastgroup or "", match.group()
+        _check_token(kind, word, at)
+        if kind == "open":
+            depth += 1
+        elif kind == "close":
+            depth -= 1
+        elif kind == "word" and word.lower() in ("and", "or", "not"):
+            connectives += 1
+        if kind not in ("blank", "comment"):
+            signs = signs + 1 if kind == "sign" else 0
+        if max(depth, signs) > MAX_DEPTH or connectives > MAX_CONNECTIVES:
+            raise TooComplex(
+                f"a question may be at most {MAX_DEPTH} parentheses deep and have at most"
+                f" {MAX_CONNECTIVES} AND, OR and NOT",
+                hint="write a list of values with IN",
+                position=at + 1,
+            )
+        if kind not in ("blank", "comment"):
+            tokens.append(Token(kind, word, at))
+        at = match.end()
+    return tuple(tokens)
+
+
+def parse(text: str) -> Parsed:
+    """Exactly one statement, read by sqlglot as PostgreSQL's dialect."""
+    tokens = gate(text)
+    body = tokens
+    while body and body[-1].kind == "semicolon":
+        body = body[:-1]
+    if not body:
+        raise SyntaxNotRead("there is no statement to read")
+    for token in body:
+        if token.kind == "semicolon":
+            raise SyntaxNotRead("a question is one statement", hint="send them one by one", position=token.start + 1)
+    try:
+        roots = [root for root in sqlglot.parse(text, dialect="postgres") if root is not None]
+    except ParseError as error:
+        raise SyntaxNotRead(
+            "the statement could not be read",
+            hint="SELECT keys, count(*) FROM table WHERE ... GROUP BY keys HAVING count(*) > n",
+            position=_position_of(error, text),
+        ) from None
+    except RecursionError:
+        raise TooComplex("the statement is nested too deeply to be read", hint="simplify the expressions") from None
+    except SqlglotError:
+        raise SyntaxNotRead("the statement could not be read") from None
+    if len(roots) != 1 or not isinstance(roots[0], exp.Expr):
+        raise SyntaxNotRead("a question is one statement", hint="send them one by one")
+    return Parsed(text, body, roots[0])
+
+
+def account(parsed: Parsed) -> None:
+    """Each word and constant of the text is in the tree, and the first word is PostgreSQL's.
+
+    *Guarantee*: a clause that sqlglot skips cannot turn the statement into another one unnoticed.
+    """
+    first = parsed.tokens[0]
+    if first.kind != "word" or fold(first.text) != "select":  # FROM-first is sqlglot's own
+        raise SyntaxNotRead("a question begins with SELECT", hint="SELECT ... FROM ...", position=first.start + 1)
+    names: set[str] = set()
+    constants: Counter[str] = Counter()
+    for node in parsed.root.walk():
+        match node:
+            case exp.Identifier():
+                names.add(node.name if node.args.get("quoted") else fold(node.name))
+            case exp.Literal(is_string=True):
+                constants["'" + node.name] += 1
+            case exp.Literal():
+                constants[_number(node.name)] += 1
+    seen: Counter[str] = Counter()
+    for token in parsed.tokens:
+        match token.kind:
+            case "word":
+                word = fold(token.text)
+                if word not in names and word not in _KEYWORDS and word not in _TYPE_WORDS:
+                    raise NotAnswered(
+                        f"{token.text.upper()} is not answered about protected rows",
+                        hint="SELECT keys, count(*) FROM table WHERE ... GROUP BY keys HAVING count(*) > n",
+                        position=token.start + 1,
+                    )
+            case "string":
+                seen["'" + token.text[1:-1].replace("''", "'")] += 1
+            case "number":
+                seen[_number(token.text)] += 1
+            case "parameter":
+                seen[_number(token.text[1:])] += 1
+    if seen != constants:
+        raise NotAnswered(
+            "a constant of this statement could not be read with certainty", hint="pass it as a parameter ($1)"
+        )
+
+
+def identifier(node: exp.Identifier) -> str:
+    """The name as PostgreSQL's catalogs have it: folded to lower case (ASCII only) unless it was quoted."""
+    name = node.name if node.args.get("quoted") else fold(node.name)
+    if len(name.encode()) > MAX_NAME_BYTES:
+        raise NotAnswered(
+            f"a name is longer than {MAX_NAME_BYTES} bytes",
+            hint="PostgreSQL would cut the name; write it as it is in the catalog",
+            position=position(node),
+        )
+    return name
+
+
+def fold(word: str) -> str:
+    """An unquoted word in lower case, touching ASCII letters only, as PostgreSQL does in UTF-8."""
+    return "".join(c.lower() if "A" <= c <= "Z" else c for c in word)
+
+
+def position(node: exp.Expr) -> int | None:
+    """Where the node begins, as a 1-based character, if sqlglot kept it."""
+    starts = [part.meta["start"] for part in node.walk() if "start" in part.meta]
+    return min(starts) + 1 if starts else None
+
+
+def _encoded_length(text: str) -> int:
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError:
+        raise SyntaxNotRead("the statement is not valid text") from None
+
+
+def _complaint(text: str, at: int) -> str:
+    match text[at]:
+        case "'" | '"':
+            return "a quote is not closed, or encloses nothing where a name is needed"
+        case "/":
+            return "a comment is not closed, or has another comment inside"
+        case c if c.isdigit() or c == ".":
+            return "a number is followed by a letter or an underscore"
+    return f"the character U+{ord(text[at]):04X} has no meaning here"
+
+
+def _check_token(kind: str, word: str, at: int) -> None:
+    if "\0" in word:
+        raise SyntaxNotRead("a statement cannot hold a NUL character", position=at + 1)
+    match kind:
+        case "escape" | "dollar":
+            raise NotAnswered(
+                "constants with a prefix (E'', U&'', B'', X'', N'') or in dollar quotes are not read",
+                hint="write the constant in plain single quotes: 'text'",
+                position=at + 1,
+            )
+        case "string" if "\\" in word:
+            # With standard_conforming_strings off PostgreSQL would read on where we stop.
+            raise NotAnswered(
+                "a constant with a backslash is not read", hint="pass it as a parameter ($1)", position=at + 1
+            )
+        case "comment" if not word.replace("\n", "").replace("\t", "").replace("\r", "").isprintable():
+            raise SyntaxNotRead("a comment holds a control character or an odd blank", position=at + 1)
+        case "comment" if "\r" in word.replace("\r\n", ""):
+            raise SyntaxNotRead("a comment holds a carriage return without a line feed", position=at + 1)
+
+
+def _position_of(error: ParseError, text: str) -> int | None:
+    if not error.errors:
+        return None
+    first = error.errors[0]
+    line, column, highlight = first.get("line"), first.get("col"), first.get("highlight") or ""
+    if not line or column is None:
+        return None
+    before = sum(len(part) + 1 for part in text.split("\n")[: line - 1])
+    return int(max(1, before + column - len(highlight) + 1))
+
+
+def _number(text: str) -> str:
+    """One spelling for .5 and 0.5, which sqlglot rewrites."""
+    try:
+        return str(Decimal(text))
+    except InvalidOperation:  # an exponent beyond all bounds
+        return text
