@@ -1,0 +1,207 @@
+"""The command line: ``pgveil init | serve | demo | status``."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from pydantic import ValidationError
+
+from provenance.errors import MigrationError
+from provenance.migrate import migrate
+from proxy import demo
+from proxy.embedded import Cluster, EmbeddedError
+from proxy.runtime import running
+from proxy.server import Server
+from proxy.settings import Settings
+from proxy.shadow import ShadowError
+from proxy.status import status
+
+_OPTIONS = ("upstream", "provenance", "shadow", "listen", "home", "tls_cert", "tls_key", "max_connections", "log_level")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code is 0, 1 (it failed, and says why) or 2 (the command line is wrong)."""
+    options = vars(_parser().parse_args(arguments))
+    command: Callable[[dict[str, Any]], int] = options.pop("command")
+    logging.basicConfig(
+        level=(options.get("log_level") or os.environ.get("PGVEIL_LOG_LEVEL") or "WARNING").upper(),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    try:
+        return command(options)
+    except ValidationError as error:
+        for problem in error.errors():
+            name = "--" + "-".join(str(part) for part in problem["loc"]).replace("_", "-")
+            print(f"pgveil: {name}: {problem['msg']}", file=sys.stderr)
+        return 2
+    except (psycopg.Error, EmbeddedError, MigrationError, ShadowError, OSError) as error:
+        print(f"pgveil: {str(error).strip()}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="pgveil",
+        description="Differential privacy in front of PostgreSQL.",
+        epilog="Every option can be given as PGVEIL_<OPTION> in the environment, for example PGVEIL_UPSTREAM.",
+    )
+    commands = parser.add_subparsers(required=True, metavar="command")
+
+    def add(name: str, run: Callable[[dict[str, Any]], int], text: str, *options: str) -> None:
+        command = commands.add_parser(name, help=text, description=text)
+        command.set_defaults(command=run)
+        for option in options:
+            info = Settings.model_fields[option]
+            command.add_argument(f"--{option.replace('_', '-')}", metavar=_METAVARS.get(option), help=info.description)
+
+    add("init", _init, "create or upgrade the provenance schema and the roles (idempotent)", "upstream", "provenance")
+    add("serve", _serve, "run the proxy", *_OPTIONS)
+    add("demo", _demo, "run the proxy on demo data in embedded databases", "listen", "home", "log_level")
+    add("demo-load", _demo_load, "load the demo data into an existing, empty database and register it", "upstream")
+    add("status", _status, "show health and budgets in a table", "upstream", "provenance", "listen")
+    return parser
+
+
+_METAVARS = {
+    "upstream": "DSN",
+    "provenance": "DSN",
+    "shadow": "DSN",
+    "listen": "HOST:PORT",
+    "home": "DIR",
+    "tls_cert": "FILE",
+    "tls_key": "FILE",
+    "max_connections": "N",
+    "log_level": "LEVEL",
+}
+
+
+def _settings(options: dict[str, Any]) -> Settings:
+    return Settings(**{name: value for name, value in options.items() if value is not None})
+
+
+def _init(options: dict[str, Any]) -> int:
+    settings = _settings(options)
+    applied = migrate(settings.provenance_dsn)
+    for name in applied:
+        print(f"applied {name}")
+    print("pgveil: the provenance schema is up to date")
+    print("next: provenance.create_administrator, provenance.create_analyst, provenance.protect (see the README)")
+    return 0
+
+
+def _serve(options: dict[str, Any]) -> int:
+    settings = _settings(options)
+    with _stoppable():
+        migrate(settings.provenance_dsn)
+        _run(settings, lambda host, port: [f"pgveil ready on {host}:{port}"])
+    return 0
+
+
+def _demo(options: dict[str, Any]) -> int:
+    home = Path(options.get("home") or os.environ.get("PGVEIL_HOME") or ".pgveil").absolute()
+    with _stoppable():
+        cluster, dsn = demo.prepare(home)
+        with contextlib.ExitStack() as stack:
+            stack.callback(cluster.stop)
+            given = {"home": home, "upstream": dsn, "shadow": None, "provenance": None}
+            settings = _settings({**given, "listen": options.get("listen"), "log_level": options.get("log_level")})
+            _run(settings, _invitation)
+    return 0
+
+
+def _demo_load(options: dict[str, Any]) -> int:
+    dsn = _settings(options).upstream_dsn
+    migrate(dsn)
+    demo.load(dsn)
+    demo.register(dsn)
+    print("pgveil: the demo data are loaded and registered")
+    return 0
+
+
+def _status(options: dict[str, Any]) -> int:
+    text, healthy = status(_settings(options))
+    print(text)
+    return 0 if healthy else 1
+
+
+def _invitation(host: str, port: int) -> list[str]:
+    return [
+        f"pgveil ready on {host}:{port}",
+        "",
+        f"  PGPASSWORD=alice psql -h {host} -p {port} -U alice {demo.DATABASE}",
+        "",
+        "  then, for example:",
+        "    \\d patient_data",
+        "    SELECT disease FROM patient_data GROUP BY disease HAVING count(*) > 500;",
+        "    SELECT city, count(*) FROM orders GROUP BY city ORDER BY 2 DESC LIMIT 5;",
+        "",
+        "  other analysts: bob, carol; administrator: admin; each password is the name. Ctrl-C stops everything.",
+    ]
+
+
+def _run(settings: Settings, greeting: Callable[[str, int], list[str]]) -> None:
+    """Serve until a signal says stop, with an embedded shadow unless another is named."""
+    with contextlib.ExitStack() as stack:
+        if settings.shadow is not None:
+            shadow_dsn = settings.shadow.get_secret_value()
+        else:
+            settings.home.mkdir(parents=True, exist_ok=True)
+            wanted = {"max_connections": str(settings.max_connections + 20)}
+            shadow_dsn = stack.enter_context(Cluster(settings.home / "shadow", settings=wanted)).dsn("postgres")
+        _event_loop()(_serve_until_stopped(settings, shadow_dsn, greeting))
+
+
+async def _serve_until_stopped(settings: Settings, shadow_dsn: str, greeting: Callable[[str, int], list[str]]) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    async with running(settings, shadow_dsn) as runtime:
+        server = Server(runtime)
+        port = await server.start()
+        for line in greeting(settings.address[0], port):
+            print(line, flush=True)
+        await stop.wait()
+        print("pgveil: stopping", flush=True)
+        await server.stop()
+
+
+def _event_loop() -> Callable[[Any], Any]:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run
+    return uvloop.run
+
+
+@contextlib.contextmanager
+def _stoppable() -> Iterator[None]:
+    """SIGTERM before the event loop runs ends the program as Ctrl-C does, so that what was started is stopped."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+
+
+if __name__ == "__main__":
+    sys.exit(main())

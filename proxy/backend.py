@@ -1,0 +1,63 @@
+"""The one look at the data: a generated SELECT, for a receipt, as a role that can do nothing else."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+import psycopg
+from psycopg import AsyncConnection
+from psycopg.rows import TupleRow
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+
+from mechanisms.values import Exact
+from proxy.errors import ProtectedDatabaseFailed
+from provenance.model import Receipt
+from sqlrewrite.cells import Cells
+from sqlrewrite.generate import Generated
+
+log = logging.getLogger("pgveil")
+READER: Final = "pgveil_reader"
+
+
+class Backend:
+    """The protected database."""
+
+    def __init__(self, pool: AsyncConnectionPool[AsyncConnection[TupleRow]]) -> None:
+        self._pool = pool
+
+    async def measure(self, receipt: Receipt, query: Generated, cells: Cells, carried: Mapping[str, str]) -> Exact:
+        """Read the exact numbers of a question that has been paid for.
+
+        *Guarantee*: nothing of an error of the protected database passes; the transaction is read-only and its
+        time-out is the same for every question.
+        """
+        if not isinstance(receipt, Receipt):
+            raise TypeError("data is read for a receipt")
+        try:
+            async with self._pool.connection() as conn:
+                async with conn.pipeline(), conn.transaction():
+                    for name, value in carried.items():
+                        await conn.execute("SELECT pg_catalog.set_config(%s, %s, true)", (name, value))
+                    async with psycopg.AsyncRawCursor(conn) as cursor:
+                        await cursor.execute(query.sql, query.parameters)
+                        rows = await cursor.fetchall()
+        except (psycopg.Error, PoolTimeout, OSError) as failure:
+            log.error(
+                "charge %s: the protected database failed: %s [%s]",
+                receipt.id,
+                type(failure).__name__,
+                getattr(failure, "sqlstate", None),
+            )
+            raise ProtectedDatabaseFailed from None
+        return Exact(cells.fill(rows))
+
+
+async def configure(conn: AsyncConnection[Any], seconds: float) -> None:
+    """Make a fresh connection powerless: SELECT on registered tables, read-only, no search path."""
+    await conn.execute(f"SET ROLE {READER}")
+    await conn.execute("SET default_transaction_read_only = on")
+    await conn.execute("SET search_path = ''")
+    await conn.execute("SELECT set_config('statement_timeout', %s, false)", (str(int(seconds * 1000)),))
+    await conn.commit()

@@ -1,0 +1,198 @@
+"""What pgveil asks of the analyst's own shadow session about a question, and how it has the answer finished there.
+
+All of it travels on the analyst's connection between the analyst's own messages, without a Sync, so that transactions,
+temporary tables, search_path and settings are the analyst's own. Names of ours start with ``__veil``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from proxy import messages as m
+from proxy.link import FLUSH, Answer, Link, ShadowError, drop
+from proxy.veil_settings import SETTINGS
+from sqlrewrite.question import Literal
+
+Name: TypeAlias = tuple[str | None, str]
+
+_OURS: Final = "__veil"
+_CARRIED: Final = ("TimeZone", "DateStyle", "IntervalStyle")
+
+# Everything is qualified: a temporary table of the analyst's named pg_locks must not be read for the real one.
+# Parsing a statement locks every relation that it names until the transaction ends, so pg_locks is PostgreSQL's own
+# list of what it has just read: the second reader's opinion.
+_ASK: Final = """
+SELECT pg_catalog.json_build_object(
+  'settings', (SELECT pg_catalog.json_object_agg(s, pg_catalog.current_setting(s, true))
+                 FROM pg_catalog.unnest($1::pg_catalog.text[]) AS u(s)),
+  'resolved', (SELECT pg_catalog.json_agg(pg_catalog.json_build_array(n.nspname, c.relname) ORDER BY u.i)
+                 FROM pg_catalog.unnest($2::pg_catalog.text[]) WITH ORDINALITY AS u(name, i)
+                 LEFT JOIN pg_catalog.pg_class c ON c.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass(u.name)
+                 LEFT JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace),
+  'seen', (SELECT pg_catalog.json_agg(pg_catalog.json_build_array(n.nspname, c.relname))
+             FROM pg_catalog.pg_locks l
+             JOIN pg_catalog.pg_class c ON c.oid OPERATOR(pg_catalog.=) l.relation
+             JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
+            WHERE l.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()
+              AND l.locktype OPERATOR(pg_catalog.=) 'relation'
+              AND c.relkind OPERATOR(pg_catalog.=) ANY ('{r,p,v,m,f}')
+              AND n.nspname OPERATOR(pg_catalog.<>) ALL ('{pg_catalog,pg_toast,information_schema}'))
+)::pg_catalog.text
+"""
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """PostgreSQL's reading of a question, on the shadow."""
+
+    settings: Mapping[str, str]  # veil.*, as they stand in the session, unset ones left out
+    carried: Mapping[str, str]  # settings that change what a constant means
+    resolved: Mapping[Name, tuple[str, str] | None]
+    seen: frozenset[tuple[str, str]]
+    columns: tuple[m.Field, ...]
+    column_types: tuple[str, ...]
+    parameters: tuple[Literal, ...]
+    in_block: bool
+
+
+def quoted(name: Name) -> str:
+    """A name as to_regclass reads it."""
+    return ".".join('"' + part.replace('"', '""') + '"' for part in name if part is not None)
+
+
+def array_text(values: Sequence[str | None]) -> str:
+    """A one-dimensional array constant."""
+    return "{" + ",".join("NULL" if v is None else _quote(v) for v in values) + "}"
+
+
+def _quote(value: str) -> str:
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+class Conversation:
+    """The asides of one session with its shadow."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._types: dict[tuple[int, int], str] = {}
+
+    async def read(
+        self,
+        statement: str,
+        names: Sequence[Name],
+        values: Sequence[bytes | None],
+        formats: Sequence[int],
+        mentioned: Sequence[str],
+    ) -> Reading:
+        """Describe a prepared statement, resolve names, and read the settings that apply to it."""
+        in_block = self._link.status != ord("I")
+        described = Answer()
+        self._link.send(m.DESCRIBE, m.encode_describe(m.STATEMENT, statement), described.take)
+        wanted = (*SETTINGS, *_CARRIED, *mentioned)
+        told = await self._query(_ASK, [array_text(wanted), array_text([quoted(name) for name in names])])
+        found = json.loads(told[0][0] or "{}")
+        columns, oids = _shape(described)
+        settings = found["settings"]
+        return Reading(
+            settings={name: settings[name] for name in (*SETTINGS, *mentioned) if settings[name]},
+            carried={name: settings[name] for name in _CARRIED},
+            resolved={
+                name: (pair[0], pair[1]) if pair[1] is not None else None
+                for name, pair in zip(names, found["resolved"] or (), strict=True)
+            },
+            seen=frozenset((schema, name) for schema, name in found["seen"] or ()),
+            columns=columns,
+            column_types=await self._type_names([(c.type_oid, c.typmod) for c in columns]),
+            parameters=await self._values(oids, values, formats),
+            in_block=in_block,
+        )
+
+    async def _values(
+        self, oids: Sequence[int], values: Sequence[bytes | None], formats: Sequence[int]
+    ) -> tuple[Literal, ...]:
+        """Bound parameters by text and type: PostgreSQL itself reads them, text or binary."""
+        if not oids:
+            return ()
+        types = await self._type_names([(oid, -1) for oid in oids])
+        if len(values) != len(oids):
+            return tuple(Literal(None, name) for name in types)
+        sql = "SELECT " + ", ".join(f"${i + 1}::{name}::pg_catalog.text" for i, name in enumerate(types))
+        rows = await self._query(sql, values, formats, oids)
+        return tuple(Literal(text, name) for text, name in zip(rows[0], types, strict=True))
+
+    async def _type_names(self, wanted: Sequence[tuple[int, int]]) -> tuple[str, ...]:
+        missing = sorted(set(wanted) - self._types.keys())
+        if missing:
+            sql = (
+                "SELECT pg_catalog.format_type(o::pg_catalog.oid, t)"
+                " FROM ROWS FROM (pg_catalog.unnest($1::pg_catalog.int8[]), pg_catalog.unnest($2::pg_catalog.int4[]))"
+                " WITH ORDINALITY AS u(o, t, i) ORDER BY i"
+            )
+            oids = array_text([str(oid) for oid, _ in missing])
+            mods = array_text([str(mod) for _, mod in missing])
+            for key, row in zip(missing, await self._query(sql, [oids, mods]), strict=True):
+                self._types[key] = row[0] or "text"
+        return tuple(self._types[key] for key in wanted)
+
+    async def _query(
+        self,
+        sql: str,
+        values: Sequence[str | bytes | None],
+        formats: Sequence[int] = (),
+        oids: Sequence[int] = (),
+    ) -> list[list[str | None]]:
+        """Run a statement of ours and read its rows as text."""
+        link, rows = self._link, Answer()
+        bound = [v.encode() if isinstance(v, str) else v for v in values]
+        link.send(m.PARSE, m.encode_parse(_OURS, sql, oids), drop)
+        link.send(m.BIND, m.encode_bind(_OURS, _OURS, formats, bound), drop)
+        link.send(m.EXECUTE, m.encode_execute(_OURS), rows.take)
+        link.send(m.CLOSE, m.encode_close(m.PORTAL, _OURS), drop)
+        await link.ask(m.CLOSE, m.encode_close(m.STATEMENT, _OURS) + FLUSH, drop)
+        return [[None if cell is None else cell.decode() for cell in row] for row in rows.rows()]
+
+    def finish(self, portal: str, sql: str, arrays: Sequence[str], result_formats: Sequence[int]) -> None:
+        """Put the finished answer behind the analyst's portal; what follows is PostgreSQL's own business."""
+        link = self._link
+        link.send(m.CLOSE, m.encode_close(m.PORTAL, portal), drop)
+        link.send(m.PARSE, m.encode_parse(_OURS, sql), drop)
+        bound = [text.encode() for text in arrays]
+        link.send(m.BIND, m.encode_bind(portal, _OURS, (), bound, result_formats), drop)
+        link.send(m.CLOSE, m.encode_close(m.STATEMENT, _OURS), drop)
+
+    def native(
+        self,
+        portal: str,
+        statement: str,
+        values: Sequence[bytes | None],
+        formats: Sequence[int],
+        result_formats: Sequence[int],
+    ) -> None:
+        """What turned out to be no question: let PostgreSQL bind it as it was asked to."""
+        self._link.send(m.CLOSE, m.encode_close(m.PORTAL, portal), drop)
+        self._link.send(m.BIND, m.encode_bind(portal, statement, formats, values, result_formats), drop)
+
+    def hold(self, portal: str) -> None:
+        """Bind an empty statement in place of a question, so that BindComplete comes in its turn and nothing runs."""
+        self._link.send(m.PARSE, m.encode_parse(_OURS, "SELECT"), drop)
+        self._link.send(m.BIND, m.encode_bind(portal, _OURS))
+        self._link.send(m.CLOSE, m.encode_close(m.STATEMENT, _OURS), drop)
+
+    async def fail(self) -> None:
+        """Make the shadow's transaction fail as the analyst's statement did, so that both agree on the status."""
+        done = self._link.ask(m.EXECUTE, m.encode_execute("__veil refused this") + FLUSH, drop)
+        try:
+            await done
+        except ShadowError:
+            pass
+
+
+def _shape(described: Answer) -> tuple[tuple[m.Field, ...], tuple[int, ...]]:
+    parameters = described.first(m.PARAMETER_DESCRIPTION)
+    row = described.first(m.ROW_DESCRIPTION)
+    return (
+        () if row is None else m.decode_row_description(row),
+        () if parameters is None else m.decode_parameter_description(parameters),
+    )

@@ -1,0 +1,321 @@
+"""A raw connection to a PostgreSQL that runs the analyst's own text: the shadow (or, for administrators, provenance).
+
+Everything sent is paired with an ``Expected``: which frame ends its answer, and where that answer goes. Most
+answers go to the client as they are (``relay``), byte for byte; the few statements that pgveil adds itself
+(settings, name resolution, finishing) have a sink of their own. Since PostgreSQL answers in order, one queue is
+all the bookkeeping there is, and nothing ever has to wait for the connection to fall silent.
+
+Only whole frames are passed on, so pgveil may write a message of its own between any two of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, Protocol, TypeAlias, cast
+
+from proxy import messages as m
+
+Sink: TypeAlias = Callable[[int, bytes], bytes | None]
+"""Takes one frame of an answer; what it returns goes to the client."""
+
+
+class ShadowError(Exception):
+    """PostgreSQL refused something that pgveil itself sent; the frame is native and safe to pass on."""
+
+    def __init__(self, frame: bytes) -> None:
+        super().__init__("the shadow refused a statement")
+        self.frame = frame
+
+
+class LinkLost(Exception):
+    """The connection ended."""
+
+
+class Listener(Protocol):
+    """Who hears what PostgreSQL says: the session."""
+
+    def to_client(self, data: bytes) -> None: ...
+
+    def batch_failed(self) -> None:
+        """An extended batch failed and its Sync has not been sent yet: skip to it."""
+
+    def copy_started(self) -> None: ...
+
+    def copy_ended(self) -> None: ...
+
+    def link_lost(self) -> None: ...
+
+    def link_writable(self, writable: bool) -> None: ...
+
+
+@dataclass(slots=True, eq=False)
+class Expected:
+    """An answer that is still to come: it ends with the frame that belongs to the message ``kind``."""
+
+    kind: int
+    sink: Sink | None = None  # None: relay
+    done: asyncio.Future[None] | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Answer:
+    """Collects the frames of one answer that is ours to read."""
+
+    frames: list[tuple[int, bytes]] = field(default_factory=list)
+
+    def take(self, kind: int, frame: bytes) -> None:
+        self.frames.append((kind, frame))
+
+    def rows(self) -> list[list[bytes | None]]:
+        return [m.decode_data_row(frame) for kind, frame in self.frames if kind == m.DATA_ROW]
+
+    def first(self, kind: int) -> bytes | None:
+        return next((frame for k, frame in self.frames if k == kind), None)
+
+
+FLUSH: Final = m.encode_flush()
+SYNC: Final = m.encode_sync()
+_TERMINATE: Final = m.encode_terminate()
+
+
+def drop(kind: int, frame: bytes) -> None:
+    """A sink for completions that the client did not ask for."""
+
+
+# Messages whose answer ends with ReadyForQuery; all others belong to an extended batch that an error cuts short.
+_UNTIL_READY: Final = frozenset((m.QUERY, m.SYNC, m.FUNCTION_CALL))
+_ENDS: Final = frozenset(
+    (
+        m.PARSE_COMPLETE,
+        m.BIND_COMPLETE,
+        m.CLOSE_COMPLETE,
+        m.NO_DATA,
+        m.COMMAND_COMPLETE,
+        m.EMPTY_QUERY_RESPONSE,
+        m.PORTAL_SUSPENDED,
+    )
+)
+_ASIDE: Final = frozenset((m.NOTICE_RESPONSE, m.PARAMETER_STATUS, m.NOTIFICATION_RESPONSE))
+
+RELAYED: Final[dict[int, Expected]] = {
+    kind: Expected(kind)
+    for kind in (m.QUERY, m.SYNC, m.FUNCTION_CALL, m.PARSE, m.BIND, m.DESCRIBE, m.EXECUTE, m.CLOSE)
+}
+
+
+class Link(asyncio.Protocol):
+    """The frames of one server connection, after its login (see ``proxy.login``)."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._to_client = listener.to_client
+        self._pending: deque[Expected] = deque()
+        self._special = 0  # how many of them have a sink or a waiter
+        self._tail = bytearray()
+        self._need = 5
+        self.transport: asyncio.Transport | None = None
+        self.capture: asyncio.Queue[bytes] | None = asyncio.Queue()  # raw bytes while logging in
+        self.copying_in = False
+        self.status = ord("I")
+        self.parameters: dict[str, str] = {}
+        self.lost = False
+
+    # -- asyncio ------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's transports are not of that class
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost = True
+        for expected in self._pending:
+            if expected.done is not None and not expected.done.done():
+                expected.done.set_exception(LinkLost())
+        self._pending.clear()
+        if self.capture is not None:
+            self.capture.put_nowait(b"")
+        self._listener.link_lost()
+
+    def pause_writing(self) -> None:
+        self._listener.link_writable(False)
+
+    def resume_writing(self) -> None:
+        self._listener.link_writable(True)
+
+    def data_received(self, data: bytes) -> None:
+        if self.capture is not None:
+            self.capture.put_nowait(data)
+            return
+        if self._tail:
+            self._tail += data
+            if len(self._tail) < self._need:
+                return
+            data = bytes(self._tail)
+            self._tail.clear()
+        end = self._walk(data)
+        if end < len(data):
+            self._tail += data[end:]
+            missing = len(data) - end
+            self._need = 1 + int.from_bytes(data[end + 1 : end + 5], "big") if missing >= 5 else 5
+
+    # -- out ----------------------------------------------------------------------------------------------------
+
+    def relay(self, kinds: list[int], data: bytes) -> None:
+        """Send the client's own frames on; their answers go to the client."""
+        pending = self._pending
+        for kind in kinds:
+            expected = RELAYED.get(kind)
+            if expected is not None:  # Flush, CopyData and the like have no answer of their own
+                pending.append(expected)
+        self.write(data)
+
+    def relay_one(self, expected: Expected, data: bytes) -> None:
+        """The hot path: one frame whose answer is relayed."""
+        self._pending.append(expected)
+        self.transport.write(data)  # type: ignore[union-attr]
+
+    def send(self, kind: int, data: bytes, sink: Sink | None = None) -> None:
+        """Send a frame of ours; ``sink`` takes its answer (None: the client gets it)."""
+        if sink is None:
+            self._pending.append(RELAYED[kind])
+        else:
+            self._pending.append(Expected(kind, sink))
+            self._special += 1
+        self.write(data)
+
+    def ask(self, kind: int, data: bytes, sink: Sink) -> asyncio.Future[None]:
+        """Like ``send``, and a future that ends with the answer (``ShadowError`` if it is a refusal)."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._pending.append(Expected(kind, sink, done))
+        self._special += 1
+        self.write(data)
+        return done
+
+    def write(self, data: bytes) -> None:
+        if self.transport is None or self.lost:
+            raise LinkLost
+        self.transport.write(data)
+
+    def close(self) -> None:
+        if self.transport is not None and not self.lost:
+            self.transport.write(_TERMINATE)
+            self.transport.close()
+
+    @property
+    def busy(self) -> bool:
+        """Whether PostgreSQL still owes an answer."""
+        return bool(self._pending)
+
+    # -- in -----------------------------------------------------------------------------------------------------
+
+    def _walk(self, data: bytes) -> int:
+        """Match frames with what is expected and pass them on; returns the end of the last whole frame."""
+        i, sent, size = 0, 0, len(data)
+        pending = self._pending
+        while i + 5 <= size:
+            stop = i + 1 + int.from_bytes(data[i + 1 : i + 5], "big")
+            if stop > size:
+                break
+            kind = data[i]
+            if self._special == 0:
+                if kind == m.READY_FOR_QUERY:
+                    self.status = data[i + 5]
+                    while pending and pending.popleft().kind not in _UNTIL_READY:
+                        pass
+                elif kind in _ENDS:
+                    if self.copying_in:
+                        self._copy_ended()
+                    if pending and pending[0].kind not in _UNTIL_READY:
+                        pending.popleft()
+                elif kind != m.DATA_ROW:
+                    self._rare(kind, data[i:stop])
+                i = stop
+                continue
+            # Something of ours is on its way: deal with this frame alone.
+            if i > sent:
+                self._to_client(data[sent:i])
+            out = self._dispatch(kind, data[i:stop])
+            if out:
+                self._to_client(out)
+            i = sent = stop
+        if i > sent:
+            self._to_client(data if sent == 0 and i == size else data[sent:i])
+        return i
+
+    def _rare(self, kind: int, frame: bytes) -> None:
+        """Frames off the hot path that change what is expected."""
+        pending = self._pending
+        if kind == m.ROW_DESCRIPTION:
+            if pending and pending[0].kind == m.DESCRIBE:
+                pending.popleft()
+        elif kind == m.ERROR_RESPONSE:
+            self._error(frame)
+        elif kind == m.PARAMETER_STATUS:
+            name, value = m.decode_parameter_status(frame)
+            self.parameters[name] = value
+        elif kind == m.COPY_IN_RESPONSE:
+            self.copying_in = True
+            self._listener.copy_started()
+            # A Sync that was sent with the Execute is read, and ignored, inside the COPY.
+            head = pending.popleft()
+            while pending and pending[0].kind == m.SYNC:
+                pending.popleft()
+            pending.appendleft(head)
+
+    def _copy_ended(self) -> None:
+        if self.copying_in:
+            self.copying_in = False
+            self._listener.copy_ended()
+
+    def _dispatch(self, kind: int, frame: bytes) -> bytes | None:
+        """One frame while an answer of ours is among the expected ones."""
+        pending = self._pending
+        if kind in _ASIDE or not pending:
+            if kind == m.PARAMETER_STATUS:
+                self._rare(kind, frame)
+            return frame
+        head = pending[0]
+        until_ready = head.kind in _UNTIL_READY
+        if kind == m.ERROR_RESPONSE and not until_ready:
+            return self._error(frame)
+        if self.copying_in and kind in _ENDS:
+            self._copy_ended()
+        out = frame if head.sink is None else head.sink(kind, frame)
+        if kind == m.READY_FOR_QUERY:
+            self.status = frame[5]
+            self._finish()
+        elif not until_ready and (kind in _ENDS or (kind == m.ROW_DESCRIPTION and head.kind == m.DESCRIBE)):
+            self._finish()
+        elif kind == m.COPY_IN_RESPONSE:
+            self._rare(kind, frame)
+        return out
+
+    def _finish(self) -> None:
+        expected = self._pending.popleft()
+        if expected.sink is not None:
+            self._special -= 1
+        if expected.done is not None and not expected.done.done():
+            expected.done.set_result(None)
+
+    def _error(self, frame: bytes) -> bytes | None:
+        """PostgreSQL skips to Sync now, and so do the expectations; the client gets what is returned.
+
+        Where somebody waits for one of the answers that will not come, the error is theirs to pass on.
+        """
+        self._copy_ended()
+        pending = self._pending
+        if not pending or pending[0].kind in _UNTIL_READY:
+            return frame
+        waited = False
+        while pending and pending[0].kind != m.SYNC:
+            expected = pending.popleft()
+            if expected.sink is not None:
+                self._special -= 1
+            if expected.done is not None and not expected.done.done():
+                expected.done.set_exception(ShadowError(frame))
+                waited = True
+        if not pending:
+            self._listener.batch_failed()
+        return None if waited else frame

@@ -1,0 +1,97 @@
+"""Which statements are ours: those that may name a protected relation.
+
+A wrong "not ours" is harmless: the text runs on the shadow, where the role cannot SELECT from a protected table and
+where the table is empty anyway. So the test may be cheap: first the bytes (does a protected name occur at all?), then sqlglot's
+reading of the relations. Whether the name really is the protected table, and not a temporary one of the same name, is for the
+shadow to say (``proxy.conversation``).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final
+
+from mechanisms.errors import Refusal
+from sqlrewrite.catalog import Catalog
+from sqlrewrite.relations import relations
+from sqlrewrite.split import words
+
+_REMEMBERED: Final = 20_000  # statement texts; a driver repeats few, and a stranger who sends many only empties it
+
+# Statements that carry another statement, which sqlglot does not look into: a protected name in one of them is
+# refused with a reason rather than left to the shadow's bare "permission denied".
+_WRAPPERS: Final = frozenset(("explain", "copy", "prepare", "declare"))
+
+
+@dataclass(frozen=True, slots=True)
+class Router:
+    """The protected names of one catalog, and the texts that were found not to concern them."""
+
+    names: frozenset[str]
+    qualified: frozenset[tuple[str, str]]
+    mention: re.Pattern[bytes] | None  # None: nothing is protected from this session
+    passed: set[bytes] = field(default_factory=set, compare=False)  # memory of a pure function: safe to share
+
+    @classmethod
+    def of(cls, catalog: Catalog) -> Router:
+        names = frozenset(relation.name for relation in catalog.protected)
+        # U&"..." can spell a name in escapes that the byte test would miss.
+        parts = [re.escape(name.encode()) for name in sorted(names)] + [rb"u&\""]
+        qualified = frozenset((relation.schema, relation.name) for relation in catalog.protected)
+        return cls(names, qualified, re.compile(b"|".join(parts), re.IGNORECASE))
+
+    def protects(self, schema: str, name: str) -> bool:
+        return (schema, name) in self.qualified
+
+    def is_plain(self, text: bytes) -> bool:
+        """Whether the text certainly concerns no protected relation."""
+        if text in self.passed:
+            return True
+        if self.mention is None or self.mention.search(text) is None or not self._names_protected(text):
+            if len(self.passed) >= _REMEMBERED:
+                self.passed.clear()
+            if len(text) <= 4096 and b"veil" not in text.lower():  # settings are noted each time
+                self.passed.add(text)
+            return True
+        return False
+
+    def _names_protected(self, text: bytes) -> bool:
+        try:
+            return _mentions(text.decode(), self.names)
+        except UnicodeDecodeError:
+            return False  # another client encoding: PostgreSQL reads it, and refuses what it must
+
+
+PASS_ALL: Final = Router(frozenset(), frozenset(), None)
+"""For administrators: their statements go where no private row is, and none is a question."""
+
+
+def is_wrapped(text: str) -> bool:
+    """Whether the statement carries another one (EXPLAIN, COPY, PREPARE, DECLARE)."""
+    spoken = words(text)
+    return bool(spoken) and spoken[0] in _WRAPPERS
+
+
+def named(text: str) -> frozenset[tuple[str | None, str]]:
+    """The relations that sqlglot sees in a statement; none if it cannot read it."""
+    try:
+        return frozenset(relations(text))
+    except Refusal:
+        return frozenset()
+
+
+@lru_cache(maxsize=4096)
+def _mentions(text: str, names: frozenset[str]) -> bool:
+    spoken = words(text)
+    if not names.intersection(spoken):
+        return bool(re.search(r"u&\"", text, re.IGNORECASE)) and _reads(text, names)
+    if spoken[0] in _WRAPPERS:
+        return True
+    return _reads(text, names)
+
+
+def _reads(text: str, names: frozenset[str]) -> bool:
+    # What sqlglot cannot read runs on the shadow, where PostgreSQL reads it and nothing private is.
+    return any(name in names for _, name in named(text))

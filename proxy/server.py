@@ -1,0 +1,331 @@
+"""Sockets: accept, secure, log in, and then hand every byte to the session. Small and boring on purpose."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import ssl
+from collections.abc import Mapping
+from typing import Final, cast
+
+import psycopg
+from psycopg_pool import PoolTimeout
+
+from mechanisms.errors import Refusal
+from proxy import messages as m
+from proxy.answer import Asker
+from proxy.auth import MECHANISM, ScramExchange, new_cancel_key, tls_context
+from proxy.codec import LOGIN_LIMITS, CancelRequest, Frames, GSSENCRequest, SSLRequest, StartupMessage, StartupReader
+from proxy.errors import (
+    AdminShutdown,
+    InvalidAuthorization,
+    NoSuchDatabase,
+    ProtocolViolation,
+    TooManyConnections,
+    as_refusal,
+    error_fields,
+)
+from proxy.link import LinkLost, ShadowError
+from proxy.login import Greeting, Target, cancel, connect
+from proxy.protocol import Event, Machine
+from proxy.runtime import ADMIN_ROLE, Runtime
+from proxy.session import Session
+from provenance.registry import Account
+
+log = logging.getLogger("pgveil")
+
+_FATAL: Final = "FATAL"
+_OWN_PARAMETERS: Final = frozenset(("user", "database"))
+
+
+class Server:
+    """All connections of one listening socket."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+        settings = runtime.settings
+        self.tls: ssl.SSLContext | None = None
+        if settings.tls_cert is not None and settings.tls_key is not None:
+            self.tls = tls_context(settings.tls_cert, settings.tls_key)
+        self.clients: set[Client] = set()
+        self.by_pid: dict[int, Client] = {}
+        self._listener: asyncio.Server | None = None
+
+    async def start(self) -> int:
+        """Listen; returns the port (which the system chose if 0 was asked for)."""
+        host, port = self.runtime.settings.address
+        loop = asyncio.get_running_loop()
+        self._listener = await loop.create_server(lambda: Client(self), host, port, backlog=512)
+        bound: int = self._listener.sockets[0].getsockname()[1]
+        return bound
+
+    async def stop(self) -> None:
+        """Take no more clients and say goodbye to those that are here."""
+        if self._listener is not None:
+            self._listener.close()
+        for client in list(self.clients):
+            client.fail(AdminShutdown())
+        for _ in range(20):
+            if not self.clients:
+                break
+            await asyncio.sleep(0.05)
+
+    def new_pid(self) -> int:
+        """A number for BackendKeyData that no other session here has."""
+        while True:
+            pid = secrets.randbelow(2**31 - 1) + 1
+            if pid not in self.by_pid:
+                return pid
+
+    def cancel(self, request: CancelRequest) -> None:
+        """Cancel what the session with that number and secret does; a wrong guess gets the same silence."""
+        client = self.by_pid.get(request.pid)
+        if client is not None and secrets.compare_digest(client.key, request.key):
+            client.cancel()
+
+
+class Client(asyncio.Protocol):
+    """One connection, from its first byte; after the login ``session`` takes over."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.session: Session | None = None
+        self.machine = Machine()
+        self.pid, self.key = 0, b""
+        self._transport: asyncio.Transport | None = None
+        self._startup: StartupReader | None = StartupReader()
+        self._frames = Frames(server.runtime.settings.max_message, LOGIN_LIMITS)
+        self._inbox: asyncio.Queue[bytes] = asyncio.Queue()
+        self._task: asyncio.Task[None] | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._upgrading = False
+        self._target: Target | None = None
+        self._greeting: Greeting | None = None
+        self._background: set[asyncio.Task[None]] = set()
+
+    # -- asyncio ------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transports are not of that class
+        if self._upgrading:
+            return
+        self.server.clients.add(self)
+        seconds = self.server.runtime.settings.startup_seconds
+        self._deadline = asyncio.get_running_loop().call_later(seconds, self._too_slow)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.server.clients.discard(self)
+        if self.server.by_pid.get(self.pid) is self:
+            del self.server.by_pid[self.pid]
+        if self._deadline is not None:
+            self._deadline.cancel()
+        if self._task is not None:
+            self._task.cancel()
+        if self.session is not None:
+            self.session.close()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            if self.session is not None:
+                self.session.receive(data)
+            elif self._startup is not None:
+                self._open(data)
+            else:
+                for kind, frame in self._frames.feed(data):
+                    self.machine.receive(kind)
+                    if kind == m.TERMINATE:
+                        self._close()
+                        return
+                    self._inbox.put_nowait(frame)
+        except LinkLost:
+            self._close()
+        except Exception as error:
+            self.fail(as_refusal(error))
+
+    def pause_writing(self) -> None:
+        if self.session is not None:
+            self.session.client_writable(False)
+
+    def resume_writing(self) -> None:
+        if self.session is not None:
+            self.session.client_writable(True)
+
+    # -- startup ------------------------------------------------------------------------------------------------
+
+    def _open(self, data: bytes) -> None:
+        reader = self._startup
+        assert reader is not None and self._transport is not None
+        packet = reader.feed(data)
+        while packet is not None:
+            match packet:
+                case SSLRequest():
+                    reader.refuse_leftover()
+                    if self.server.tls is None or self._upgrading:
+                        self._transport.write(b"N")
+                    else:
+                        self._upgrading = True
+                        self._transport.write(b"S")
+                        self._transport.pause_reading()
+                        self._spawn(self._secure())
+                    return
+                case GSSENCRequest():
+                    reader.refuse_leftover()
+                    self._transport.write(b"N")
+                    return
+                case CancelRequest():
+                    self.server.cancel(packet)
+                    self._close()
+                    return
+                case StartupMessage():
+                    self._startup = None
+                    self.machine.happen(Event.STARTED)
+                    self._task = asyncio.get_running_loop().create_task(self._log_in(packet))
+                    if reader.leftover:
+                        self.data_received(reader.leftover)
+                    return
+            packet = reader.feed(b"")
+
+    async def _secure(self) -> None:
+        assert self._transport is not None and self.server.tls is not None
+        loop = asyncio.get_running_loop()
+        try:
+            secured = await loop.start_tls(
+                self._transport, self, self.server.tls, server_side=True, ssl_handshake_timeout=10
+            )
+        except (OSError, ssl.SSLError):
+            self._close()
+            return
+        self._transport = cast(asyncio.Transport, secured)
+
+    async def _log_in(self, startup: StartupMessage) -> None:
+        try:
+            await self._greet(startup)
+        except ShadowError as error:
+            # Native: an unknown setting in the startup options, a full shadow. Nothing private is there.
+            self._write(error.frame)
+            self._close()
+        except (psycopg.Error, PoolTimeout, OSError, LinkLost, TimeoutError):
+            log.exception("login failed: a database of ours cannot be reached")
+            self.fail(TooManyConnections("pgveil cannot reach one of its databases", hint="Try again in a moment."))
+        except Exception as error:
+            self.fail(as_refusal(error))
+
+    async def _greet(self, startup: StartupMessage) -> None:
+        server, runtime = self.server, self.server.runtime
+        if startup.minor > m.LATEST_MINOR or startup.unknown_options:
+            minor = min(startup.minor, m.LATEST_MINOR)
+            self._write(m.encode_negotiate_protocol_version(minor, startup.unknown_options))
+        user = startup.parameters.get("user", "")
+        if not user:
+            raise InvalidAuthorization("no PostgreSQL user name specified in startup packet")
+        if len(server.clients) > runtime.settings.max_connections:
+            raise TooManyConnections("sorry, too many clients already")
+        account = await runtime.registry.account(user)
+        await self._authenticate(user, account)
+        assert account is not None
+        if startup.parameters.get("database", user) != runtime.database:
+            name = startup.parameters.get("database", user)
+            raise NoSuchDatabase(
+                f'database "{name}" does not exist', hint=f'This proxy serves the database "{runtime.database}".'
+            )
+        await self._join(account, startup)
+
+    async def _authenticate(self, user: str, account: Account | None) -> None:
+        exchange = ScramExchange(user, account.verifier if account else None, self.server.runtime.mock_secret)
+        self._write(m.encode_authentication_sasl([MECHANISM]))
+        first = m.decode_sasl_initial(await self._inbox.get())
+        if first.mechanism != MECHANISM:
+            raise ProtocolViolation("client selected an invalid SASL authentication mechanism")
+        self._write(m.encode_sasl_continue(exchange.first(first.data)))
+        final = exchange.final(m.decode_sasl_response(await self._inbox.get()).data)
+        self._write(m.encode_sasl_final(final) + m.encode_authentication_ok())
+
+    async def _join(self, account: Account, startup: StartupMessage) -> None:
+        """Connect the session with the PostgreSQL where its text runs."""
+        runtime = self.server.runtime
+        wanted = {
+            name: value
+            for name, value in startup.parameters.items()
+            if name not in _OWN_PARAMETERS and not name.startswith("_pq_.")
+        }
+        asker = None if account.administrator else Asker(account.name)
+        session = Session(runtime, asker, runtime.settings.max_message)
+        if asker is None:
+            self._target, database, user, password = (
+                runtime.admin_target,
+                runtime.admin_database,
+                ADMIN_ROLE,
+                runtime.admin_password,
+            )
+        else:
+            house = await runtime.admit(asker.name)
+            self._target, database, user = runtime.shadow_target, house.generation.database_name, asker.name
+            password = runtime.shadow.password(asker.name)
+            analyst = await runtime.registry.analyst(asker.name)
+            wanted = _with_defaults(wanted, analyst.settings if analyst else {})
+            session.note_settings(" ".join(wanted) + " " + wanted.get("options", ""))
+        link, self._greeting = await connect(
+            self._target, session, user=user, database=database, password=password, parameters=wanted
+        )
+        if self._transport is None or self._transport.is_closing():
+            link.close()
+            return
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self.pid = self.server.new_pid()
+        self.key = new_cancel_key(32 if startup.minor >= 2 else 4)
+        self.server.by_pid[self.pid] = self
+        self.machine.happen(Event.AUTHENTICATED)
+        session.open(self._transport, link)
+        self._write(
+            self._greeting.parameters
+            + m.encode_backend_key_data(self.pid, self.key)
+            + m.encode_ready_for_query(m.IDLE)
+        )
+        self.session = session
+
+    # -- the end ------------------------------------------------------------------------------------------------
+
+    def cancel(self) -> None:
+        """The client's second connection asked to stop what this one does."""
+        if self.session is None or self.session.cancel():
+            return
+        if self._target is not None and self._greeting is not None:
+            self._spawn(_forward_cancel(self._target, self._greeting))
+
+    def fail(self, refusal: Refusal) -> None:
+        """Say why, and hang up."""
+        self._write(error_fields(refusal, _FATAL))
+        self._close()
+
+    def _too_slow(self) -> None:
+        log.info("a client took too long to log in")
+        self._close()
+
+    def _spawn(self, work: asyncio._CoroutineLike[None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    def _close(self) -> None:
+        if self.session is not None:
+            self.session.close()
+        if self._transport is not None:
+            self._transport.close()
+
+
+async def _forward_cancel(target: Target, greeting: Greeting) -> None:
+    try:
+        await cancel(target, greeting)
+    except OSError:
+        log.warning("a cancel request did not reach the shadow")
+
+
+def _with_defaults(wanted: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
+    """An analyst's own defaults, overridden by what the client asks for at startup."""
+    return {**{name: value for name, value in defaults.items() if name.startswith("veil.")}, **wanted}

@@ -1,0 +1,69 @@
+"""The ``veil.`` settings of a session, checked: what the analyst wishes of an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from mechanisms.accuracy import Accuracy, Margin, number
+from mechanisms.errors import BadSetting
+from proxy.veil_settings import SETTINGS
+
+_TRUE: Final = frozenset(("on", "true", "yes", "1", "t", "y"))
+_FALSE: Final = frozenset(("off", "false", "no", "0", "f", "n", ""))
+_MECHANISMS: Final = ("auto", "tslm")
+_EXHAUSTED: Final = ("error",)
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """Accuracy and manner of one answer."""
+
+    accuracy: Accuracy
+    raw: bool
+
+    @classmethod
+    def read(cls, settings: Mapping[str, str]) -> Wishes:
+        """Check every setting before anything is spent; a bad one is 22023."""
+        for name in settings:
+            if name not in SETTINGS:
+                raise BadSetting(
+                    f'unrecognized configuration parameter "{name}"',
+                    detail="pgveil knows " + ", ".join(sorted(SETTINGS)) + ".",
+                    hint=f"Write RESET {name}.",
+                )
+        values = {name: settings.get(name) or default for name, default in SETTINGS.items()}
+        _one_of(values, "veil.mechanism", _MECHANISMS)
+        _one_of(values, "veil.on_exhausted", _EXHAUSTED)
+        _flag(values, "veil.reuse")
+        if values["veil.support"]:
+            number("support", values["veil.support"])
+        epsilon, most = values["veil.epsilon"], values["veil.max_epsilon"]
+        accuracy = Accuracy(
+            beta=number("beta", values["veil.beta"]),
+            alpha=number("alpha", values["veil.alpha"]),
+            margin=Margin.parse(values["veil.margin"]),
+            confidence=number("confidence", values["veil.confidence"]),
+            epsilon=number("epsilon", epsilon) if epsilon else None,
+            max_epsilon=number("max_epsilon", most) if most else None,
+        )
+        if accuracy.epsilon is not None and accuracy.max_epsilon is not None and accuracy.epsilon > accuracy.max_epsilon:
+            raise BadSetting("veil.epsilon is above veil.max_epsilon", hint="RESET one of them.")
+        return cls(accuracy, _flag(values, "veil.raw"))
+
+
+def _one_of(values: Mapping[str, str], name: str, allowed: tuple[str, ...]) -> None:
+    if values[name].strip().lower() not in allowed:
+        raise BadSetting(
+            f"{name} cannot be {values[name][:40]!r}", hint=f"This version knows: {', '.join(allowed)}."
+        )
+
+
+def _flag(values: Mapping[str, str], name: str) -> bool:
+    word = values[name].strip().lower()
+    if word in _TRUE:
+        return True
+    if word in _FALSE:
+        return False
+    raise BadSetting(f"{name} is a switch, not {values[name][:40]!r}", hint="Write on or off.")
