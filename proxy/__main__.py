@@ -201,7 +201,5 @@ def _stoppable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, previous)
 
 
-
-
 if __name__ == "__main__":
     sys.exit(main())

@@ -9,7 +9,7 @@ of the text, the settings and the public catalog; everything after the noise is 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -17,18 +17,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.condition import atoms, holds
+from mechanisms.condition import atoms
 from mechanisms.loss import Loss
 from mechanisms.release import release
 from mechanisms.threshold import Share, decide, for_interval, interval_at, tslm, tslm_at, uncertain
 from mechanisms.values import Noisy
-from proxy.conversation import Name, Reading
-from proxy.runtime import House, Runtime
-from proxy.wishes import Wishes
 from provenance.accountant import shown
 from provenance.errors import StaleCatalog
 from provenance.model import Charge, Remaining
 from provenance.synopses import Sameness
+from proxy.conversation import Reading
+from proxy.runtime import House, Runtime
+from proxy.wishes import Wishes
 from sqlrewrite.assemble import assemble
 from sqlrewrite.catalog import Relation
 from sqlrewrite.cells import cells
@@ -77,6 +77,8 @@ async def answer(runtime: Runtime, asker: Asker, text: str, reading: Reading) ->
         house = await runtime.current()
         question = read(text, house.catalog, _resolver(house, reading), reading.parameters)
         _agree(question, reading, house)
+        if not question.aggregates:
+            return await _domain(runtime, asker, house, question, reading, text)
         plan = apportion(question, wishes, house)
         try:
             return await _answer(runtime, asker, house, plan, reading, wishes, text)
@@ -90,9 +92,8 @@ async def _answer(
     runtime: Runtime, asker: Asker, house: House, plan: Plan, reading: Reading, wishes: Wishes, text: str
 ) -> Answered:
     question, relation = plan.question, plan.question.relation
-    same = Sameness(
-        asker.name, relation.id, relation.data_version, fingerprint(question), f"tslm/{plan.share.noise}/{plan.share.shift}"
-    )
+    way = f"tslm/{plan.share.noise}/{plan.share.shift}"
+    same = Sameness(asker.name, relation.id, relation.data_version, fingerprint(question), way)
     noisy = await runtime.synopses.find(same)
     remaining: Remaining
     if noisy is None:
@@ -106,6 +107,21 @@ async def _answer(
     keep = _decide(question, plan.share, noisy)
     finishing = assemble(question, keep, noisy, reading.column_types, clip=not wishes.raw)
     bill = _bill(plan, noisy, keep, remaining, paid, text)
+    return Answered(finishing.sql, finishing.arrays, _sentence(bill), json.dumps(bill))
+
+
+async def _domain(
+    runtime: Runtime, asker: Asker, house: House, question: Question, reading: Reading, text: str
+) -> Answered:
+    """Keys alone list their declared domain: that is public, so it is free and no data is read."""
+    nothing = Noisy(np.zeros((0, cells(question).size), dtype=np.int64))
+    finishing = assemble(question, None, nothing, reading.column_types, clip=False)
+    left = (await runtime.ledger.remaining(asker.name)).epsilon
+    bill = {
+        **{"question": text, "mechanism": "domain", "epsilon": 0, "delta": 0, "coin": house.coin.value, "charged": "0"},
+        **{"beta": None, "alpha": None, "groups": nothing.values.shape[1], "returned": nothing.values.shape[1]},
+        **{"expected_false": 0, "atoms": [], "reused": True, "remaining_epsilon": float(left)},
+    }
     return Answered(finishing.sql, finishing.arrays, _sentence(bill), json.dumps(bill))
 
 

@@ -12,8 +12,8 @@ from psycopg.rows import TupleRow
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from mechanisms.values import Exact
-from proxy.errors import ProtectedDatabaseFailed
 from provenance.model import Receipt
+from proxy.errors import ProtectedDatabaseFailed
 from sqlrewrite.cells import Cells
 from sqlrewrite.generate import Generated
 
@@ -36,13 +36,12 @@ class Backend:
         if not isinstance(receipt, Receipt):
             raise TypeError("data is read for a receipt")
         try:
-            async with self._pool.connection() as conn:
-                async with conn.pipeline(), conn.transaction():
-                    for name, value in carried.items():
-                        await conn.execute("SELECT pg_catalog.set_config(%s, %s, true)", (name, value))
-                    async with psycopg.AsyncRawCursor(conn) as cursor:
-                        await cursor.execute(query.sql, query.parameters)
-                        rows = await cursor.fetchall()
+            async with self._pool.connection() as conn, conn.pipeline(), conn.transaction():
+                for name, value in carried.items():
+                    await conn.execute("SELECT pg_catalog.set_config(%s, %s, true)", (name, value))
+                async with psycopg.AsyncRawCursor(conn) as cursor:
+                    await cursor.execute(query.sql, query.parameters)
+                    rows = await cursor.fetchall()
         except (psycopg.Error, PoolTimeout, OSError) as failure:
             log.error(
                 "charge %s: the protected database failed: %s [%s]",

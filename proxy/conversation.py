@@ -43,6 +43,7 @@ SELECT pg_catalog.json_build_object(
 )::pg_catalog.text
 """
 
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """PostgreSQL's reading of a question, on the shadow."""

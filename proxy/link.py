@@ -30,7 +30,7 @@ class ShadowError(Exception):
         self.frame = frame
 
 
-class LinkLost(Exception):
+class LinkLost(Exception):  # noqa: N818 - an event, not a fault
     """The connection ended."""
 
 
@@ -101,8 +101,7 @@ _ENDS: Final = frozenset(
 _ASIDE: Final = frozenset((m.NOTICE_RESPONSE, m.PARAMETER_STATUS, m.NOTIFICATION_RESPONSE))
 
 RELAYED: Final[dict[int, Expected]] = {
-    kind: Expected(kind)
-    for kind in (m.QUERY, m.SYNC, m.FUNCTION_CALL, m.PARSE, m.BIND, m.DESCRIBE, m.EXECUTE, m.CLOSE)
+    kind: Expected(kind) for kind in (m.QUERY, m.SYNC, m.FUNCTION_CALL, m.PARSE, m.BIND, m.DESCRIBE, m.EXECUTE, m.CLOSE)
 }
 
 

@@ -7,7 +7,6 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-
 from psycopg.conninfo import conninfo_to_dict
 
 from proxy import messages as m
@@ -156,5 +155,3 @@ async def cancel(target: Target, greeting: Greeting) -> None:
     writer.write(m.encode_cancel(greeting.pid, greeting.key))
     await writer.drain()
     writer.close()
-
-

@@ -1,9 +1,9 @@
 """Which statements are ours: those that may name a protected relation.
 
-A wrong "not ours" is harmless: the text runs on the shadow, where the role cannot SELECT from a protected table and
-where the table is empty anyway. So the test may be cheap: first the bytes (does a protected name occur at all?), then sqlglot's
-reading of the relations. Whether the name really is the protected table, and not a temporary one of the same name, is for the
-shadow to say (``proxy.conversation``).
+A wrong "not ours" is harmless: the text runs on the shadow, where the role cannot SELECT from a protected table
+and where the table is empty anyway. So the test may be cheap: first the bytes (does a protected name occur at all?),
+then sqlglot's reading of the relations. Whether the name really is the protected table, and not a temporary one of
+the same name, is for the shadow to say (``proxy.conversation``).
 """
 
 from __future__ import annotations

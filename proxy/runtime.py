@@ -1,7 +1,8 @@
 """What all sessions of one proxy share: pools, the ledger, and the current house.
 
-A ``House`` is one frozen view of the registry: catalog, shadow generation, names to look for. When the registry changes a new
-one is built; sessions that are connected keep their shadow database, but every question is priced by the current catalog.
+A ``House`` is one frozen view of the registry: catalog, shadow generation, names to look for. When the registry
+changes a new one is built; sessions that are connected keep their shadow database, but every question is priced by the
+current catalog.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ import psycopg
 from psycopg_pool import PoolTimeout
 
 from mechanisms.errors import Refusal
+from provenance.registry import Account
 from proxy import messages as m
 from proxy.answer import Asker
 from proxy.auth import MECHANISM, ScramExchange, new_cancel_key, tls_context
@@ -31,7 +32,6 @@ from proxy.login import Greeting, Target, cancel, connect
 from proxy.protocol import Event, Machine
 from proxy.runtime import ADMIN_ROLE, Runtime
 from proxy.session import Session
-from provenance.registry import Account
 
 log = logging.getLogger("pgveil")
 
@@ -279,9 +279,7 @@ class Client(asyncio.Protocol):
         self.machine.happen(Event.AUTHENTICATED)
         session.open(self._transport, link)
         self._write(
-            self._greeting.parameters
-            + m.encode_backend_key_data(self.pid, self.key)
-            + m.encode_ready_for_query(m.IDLE)
+            self._greeting.parameters + m.encode_backend_key_data(self.pid, self.key) + m.encode_ready_for_query(m.IDLE)
         )
         self.session = session
 

@@ -206,9 +206,7 @@ class Session:
             self._forward(m.DESCRIBE, frame)
             return
         self._flush()
-        self.link_.send(
-            m.DESCRIBE, m.encode_describe(m.STATEMENT, portal.statement), _as_portal(portal.result_formats)
-        )
+        self.link_.send(m.DESCRIBE, m.encode_describe(m.STATEMENT, portal.statement), _as_portal(portal.result_formats))
 
     def _execute(self, frame: bytes) -> Task | None:
         asked = m.decode_execute(frame)

@@ -9,7 +9,8 @@ import psycopg
 
 from proxy.settings import Settings
 
-_BUDGET = "SELECT analyst, round(spent, 6), round(\"limit\", 6), round(\"left\", 6) FROM provenance.budget ORDER BY 1, 2"
+_BUDGET = """
+SELECT analyst, round(spent, 6), round("limit", 6), round("left", 6) FROM provenance.budget ORDER BY 1, 2"""
 _DEPLOYMENT = "SELECT coin, epsilon, delta, allocation, registry_version FROM provenance.deployment"
 _CHARGES = "SELECT count(*), max(at)::timestamptz(0) FROM provenance.charge"
 
@@ -29,7 +30,9 @@ def status(settings: Settings) -> tuple[str, bool]:
     except psycopg.Error as error:
         lines.append(f"provenance  not reachable: {type(error).__name__}")
         return "\n".join(lines), False
-    lines.append(f"provenance  coin {coin}, epsilon {epsilon}, delta {delta}, allocation {allocation}, version {version}")
+    lines.append(
+        f"provenance  coin {coin}, epsilon {epsilon}, delta {delta}, allocation {allocation}, version {version}"
+    )
     lines.append(f"ledger      {charges} charges" + (f", the last at {last}" if last else ""))
     lines += ["", *_table(("analyst", "spent", "limit", "left"), budget)]
     return "\n".join(lines), listening and upstream

@@ -48,16 +48,18 @@ class Wishes:
             epsilon=number("epsilon", epsilon) if epsilon else None,
             max_epsilon=number("max_epsilon", most) if most else None,
         )
-        if accuracy.epsilon is not None and accuracy.max_epsilon is not None and accuracy.epsilon > accuracy.max_epsilon:
+        if (
+            accuracy.epsilon is not None
+            and accuracy.max_epsilon is not None
+            and accuracy.epsilon > accuracy.max_epsilon
+        ):
             raise BadSetting("veil.epsilon is above veil.max_epsilon", hint="RESET one of them.")
         return cls(accuracy, _flag(values, "veil.raw"))
 
 
 def _one_of(values: Mapping[str, str], name: str, allowed: tuple[str, ...]) -> None:
     if values[name].strip().lower() not in allowed:
-        raise BadSetting(
-            f"{name} cannot be {values[name][:40]!r}", hint=f"This version knows: {', '.join(allowed)}."
-        )
+        raise BadSetting(f"{name} cannot be {values[name][:40]!r}", hint=f"This version knows: {', '.join(allowed)}.")
 
 
 def _flag(values: Mapping[str, str], name: str) -> bool:

@@ -1,0 +1,81 @@
+"""Where the tests' PostgreSQL comes from: the wheel (default), a DSN, or a container.
+
+``--postgres=wheel`` starts the embedded server; ``--postgres=dsn --postgres-dsn=...`` uses one that stands (as a
+superuser; test databases and roles are made there); ``--postgres=docker`` asks testcontainers.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from proxy.embedded import temporary
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("pgveil")
+    group.addoption("--postgres", choices=("wheel", "dsn", "docker"), default="wheel", help="where PostgreSQL is from")
+    group.addoption("--postgres-dsn", default=os.environ.get("PGVEIL_TEST_DSN"), help="for --postgres=dsn")
+
+
+@dataclass(frozen=True)
+class Postgres:
+    """A real server on which tests may make databases."""
+
+    admin_dsn: str
+    _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+    def dsn(self, database: str, user: str | None = None) -> str:
+        return make_conninfo(self.admin_dsn, dbname=database, **({"user": user} if user else {}))
+
+    def new_database(self, prefix: str = "t", template: str = "template1") -> str:
+        """The DSN of a fresh database."""
+        name = f"{prefix}_{os.getpid()}_{next(self._numbers)}"
+        with psycopg.connect(self.admin_dsn, autocommit=True) as conn:
+            conn.execute(
+                sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template))
+            )
+        return self.dsn(name)
+
+
+@pytest.fixture(scope="session")
+def postgres(request: pytest.FixtureRequest) -> Iterator[Postgres]:
+    """The server that plays the protected database."""
+    match request.config.getoption("--postgres"):
+        case "wheel":
+            with temporary({"fsync": "off"}) as cluster:
+                yield Postgres(cluster.dsn())
+        case "dsn":
+            dsn = request.config.getoption("--postgres-dsn")
+            if not dsn:
+                pytest.fail("--postgres=dsn needs --postgres-dsn or PGVEIL_TEST_DSN")
+            yield Postgres(dsn)
+        case _:
+            yield from _container()
+
+
+def _container() -> Iterator[Postgres]:
+    from testcontainers.postgres import PostgresContainer
+
+    with PostgresContainer("postgres:18", driver=None) as container:
+        yield Postgres(container.get_connection_url())
+
+
+@pytest.fixture(scope="session")
+def shadow_server() -> Iterator[Postgres]:
+    """The server that plays the shadow: always the embedded one, as in a default installation."""
+    with temporary({"fsync": "off", "max_connections": "300"}) as cluster:
+        yield Postgres(cluster.dsn())
+
+
+@pytest.fixture
+def database(postgres: Postgres) -> str:
+    """The DSN of an empty database."""
+    return postgres.new_database()

@@ -1,0 +1,69 @@
+"""A whole pgveil on the demo data: a protected PostgreSQL, a shadow, and a proxy process between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from proxies import Proxy, new_analyst, running_proxy
+
+from provenance.migrate import migrate
+from proxy import demo
+
+
+@pytest.fixture(scope="session")
+def demo_template(postgres) -> str:  # type: ignore[no-untyped-def]
+    """A database with the demo loaded and registered, and a table limit that tests do not reach by accident."""
+    dsn: str = postgres.new_database("demo")
+    migrate(dsn)
+    demo.load(dsn)
+    demo.register(dsn)
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        conn.execute("UPDATE provenance.deployment SET epsilon = 1000")
+    return dsn
+
+
+@pytest.fixture(scope="session")
+def upstream(demo_template: str) -> str:
+    """The protected database of the shared proxy."""
+    return demo_template
+
+
+@pytest.fixture(scope="session")
+def proxy(upstream: str, shadow_server, tmp_path_factory) -> Iterator[Proxy]:  # type: ignore[no-untyped-def]
+    """One proxy for all tests that do not kill it."""
+    log = tmp_path_factory.mktemp("proxy") / "proxy.log"
+    with running_proxy(upstream, shadow_server.admin_dsn, log) as running:
+        yield running
+
+
+@pytest.fixture
+def analyst(upstream: str) -> str:
+    """A fresh analyst with the largest privilege."""
+    return new_analyst(upstream)
+
+
+@pytest.fixture
+def session(proxy: Proxy, analyst: str) -> Iterator[psycopg.Connection]:
+    """A psycopg session of a fresh analyst."""
+    with proxy.connect(analyst) as conn:
+        yield conn
+
+
+@pytest.fixture
+def own_proxy(upstream: str, shadow_server, tmp_path: Path) -> Iterator[Callable[..., Proxy]]:  # type: ignore[no-untyped-def]
+    """Starts proxies that the test may kill; those left are stopped."""
+    from proxies import start_proxy
+
+    started: list[Proxy] = []
+
+    def start(**more) -> Proxy:  # type: ignore[no-untyped-def]
+        one = start_proxy(upstream, shadow_server.admin_dsn, tmp_path / f"proxy{len(started)}.log", **more)
+        started.append(one)
+        return one
+
+    yield start
+    for one in started:
+        one.stop()
