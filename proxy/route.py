@@ -16,13 +16,17 @@ from typing import Final
 from mechanisms.errors import Refusal
 from sqlrewrite.catalog import Catalog
 from sqlrewrite.relations import relations
-from sqlrewrite.split import words
+from sqlrewrite.split import split, words
 
 _REMEMBERED: Final = 20_000  # statement texts; a driver repeats few, and a stranger who sends many only empties it
 
 # Statements that carry another statement, which sqlglot does not look into: a protected name in one of them is
 # refused with a reason rather than left to the shadow's bare "permission denied".
 _WRAPPERS: Final = frozenset(("explain", "copy", "prepare", "declare"))
+
+# Statements that can ask or write. All others (CREATE, DROP, LOCK, ...) are left to the shadow, whose role is
+# powerless: a temporary table may well bear a protected name.
+_OURS: Final = _WRAPPERS | {"select", "with", "table", "values", "insert", "update", "delete", "merge", "truncate"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +88,16 @@ def named(text: str) -> frozenset[tuple[str | None, str]]:
 
 @lru_cache(maxsize=4096)
 def _mentions(text: str, names: frozenset[str]) -> bool:
+    return any(_statement_mentions(piece, names) for piece in split(text))
+
+
+def _statement_mentions(text: str, names: frozenset[str]) -> bool:
     spoken = words(text)
+    if not spoken or spoken[0] not in _OURS:
+        return False
     if not names.intersection(spoken):
         return bool(re.search(r"u&\"", text, re.IGNORECASE)) and _reads(text, names)
-    if spoken[0] in _WRAPPERS:
-        return True
-    return _reads(text, names)
+    return spoken[0] in _WRAPPERS or _reads(text, names)
 
 
 def _reads(text: str, names: frozenset[str]) -> bool:

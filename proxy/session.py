@@ -254,8 +254,9 @@ class Session:
     async def _simple_query(self, text: str) -> None:
         """A script with a question in it: its parts go to the shadow as one batch, hence one implicit transaction."""
         link = self.link_
+        self.note_settings(text)
         try:
-            for piece in split(text):
+            for piece in map(str.strip, split(text)):
                 link.send(m.PARSE, m.encode_parse(_UNNAMED, piece), drop)
                 if self._router.is_plain(piece.encode()):
                     link.send(m.BIND, m.encode_bind(_UNNAMED, _UNNAMED), drop)

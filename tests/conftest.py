@@ -16,7 +16,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from proxy.embedded import temporary
+from proxy.embedded import OLDEST, temporary
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -71,7 +71,7 @@ def _container() -> Iterator[Postgres]:
 @pytest.fixture(scope="session")
 def shadow_server() -> Iterator[Postgres]:
     """The server that plays the shadow: always the embedded one, as in a default installation."""
-    with temporary({"fsync": "off", "max_connections": "300"}) as cluster:
+    with temporary({"fsync": "off", "max_connections": "300"}, version=OLDEST) as cluster:
         yield Postgres(cluster.dsn())
 
 
