@@ -58,7 +58,7 @@ def admit(deployment: Deployment, analyst: Analyst, balances: Balances, asked: L
     however the next question was chosen.
     """
     if not analyst.active:
-        raise NotActive(f'analyst "{analyst.name}" is not active')
+        raise not_active(analyst.name)
     if asked.coin is not deployment.coin:
         raise ValueError(f"a loss in {asked.coin.value} cannot be charged to a ledger in {deployment.coin.value}")
     if not (asked.amount.is_finite() and asked.delta.is_finite()) or asked.amount < 0 or asked.delta < 0:
@@ -66,6 +66,11 @@ def admit(deployment: Deployment, analyst: Analyst, balances: Balances, asked: L
     own = _after(deployment, limit(deployment, analyst), balances.analyst, asked, f'analyst "{analyst.name}"')
     table = _after(deployment, deployment.epsilon, balances.table, asked, "the protected database")
     return Balances(analyst=own, table=table)
+
+
+def not_active(name: str) -> NotActive:
+    """The refusal of somebody who may no longer ask, not even for what is already known."""
+    return NotActive(f'analyst "{name}" is not active', hint="Ask the administrator.")
 
 
 def _after(deployment: Deployment, epsilon: Decimal, balance: Balance, asked: Loss, whose: str) -> Balance:

@@ -30,6 +30,20 @@ class Column:
     not_null: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The query that lists a domain."""
+
+    sql: str
+    parameters: tuple[str | tuple[str, ...], ...] = ()
+    constant: bool = False  # what it lists depends on nothing that can change
+
+    @property
+    def bound(self) -> list[Any]:
+        """The parameters as psycopg takes them."""
+        return [list(each) if isinstance(each, tuple) else each for each in self.parameters]
+
+
 def with_domain(column: Column, told: Mapping[str, Any] | None, domain: tuple[Key, ...] | None) -> Attribute:
     """The column with what is declared about it; bounds are numbers, a range of dates is its domain only."""
     if told is None:
@@ -47,18 +61,21 @@ def with_domain(column: Column, told: Mapping[str, Any] | None, domain: tuple[Ke
     )
 
 
-def listing(
-    column: Column, told: Mapping[str, Any] | None, public: Set[tuple[str, str]]
-) -> tuple[str, tuple[Any, ...]] | None:
-    """The query that lists the domain, with its parameters; ``None`` where no domain is declared.
+def listing(column: Column, told: Mapping[str, Any] | None, public: Set[tuple[str, str]]) -> Listing | None:
+    """The query that lists the domain; ``None`` where no domain is declared.
 
     *Guarantee*: a domain never comes from a table that is not published, whatever the declaration says.
     """
     if told is None:
         return None
-    cast = f"::{column.type_name}" + ("" if column.base in _AS_THEY_ARE else "::text")
+    plain = column.base in _AS_THEY_ARE  # others (an enum) may learn new values
+    cast = f"::{column.type_name}" + ("" if plain else "::text")
     if told["members"] is not None:
-        return f"SELECT m{cast} FROM unnest(%s::text[]) WITH ORDINALITY AS t (m, o) ORDER BY o", (told["members"],)
+        return Listing(
+            f"SELECT m{cast} FROM unnest(%s::text[]) WITH ORDINALITY AS t (m, o) ORDER BY o",
+            (tuple(told["members"]),),
+            plain,
+        )
     if told["members_from"] is not None:
         *schema, table, source = told["source"]
         place = (schema[0] if schema else "public", table)
@@ -66,10 +83,9 @@ def listing(
             return None
         key = _quoted(source)
         where = ".".join(map(_quoted, place))
-        return (
+        return Listing(
             f"SELECT k FROM (SELECT DISTINCT {key}{cast} AS k FROM {where} WHERE {key} IS NOT NULL) AS t "
-            f"ORDER BY k LIMIT {MOST_GROUPS + 1}",
-            (),
+            f"ORDER BY k LIMIT {MOST_GROUPS + 1}"
         )
     if told["step"] is not None:
         step = told["step"]
@@ -77,10 +93,11 @@ def listing(
         if column.base in _DATES:
             kinds = ("timestamptz" if column.base == "timestamptz" else "timestamp", "interval")
             step = f"{step} days" if step.strip().isdigit() else step
-        return (
+        return Listing(
             f"SELECT v{cast} FROM generate_series(%s::{kinds[0]}, %s::{kinds[0]}, %s::{kinds[1]}) AS t (v) "
             f"LIMIT {MOST_GROUPS + 1}",
             (told["lower"], told["upper"], step),
+            plain,
         )
     return None
 

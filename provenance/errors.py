@@ -26,8 +26,19 @@ class StaleCatalog(Refusal):
     sqlstate = "40001"
 
 
-class CommitUnknownError(Exception):
+class LedgerUnreachable(Refusal):
+    """The provenance database does not answer; nothing is said of why, and no data is read.
+
+    58000 is what a client sees whichever of pgveil's databases failed.
+    """
+
+    sqlstate = "58000"
+
+
+class CommitUnknownError(Refusal):
     """The connection was lost at COMMIT: the charge counts as spent, and no data may be read for it."""
+
+    sqlstate = "58000"
 
 
 class MigrationError(Exception):

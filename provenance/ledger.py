@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from decimal import Decimal
 from typing import Any
 
@@ -12,9 +15,10 @@ from psycopg_pool import AsyncConnectionPool
 
 from mechanisms.loss import Coin
 from provenance import accountant, model
-from provenance.errors import CommitUnknownError, NotActive, StaleCatalog
+from provenance.errors import CommitUnknownError, LedgerUnreachable, NotActive, StaleCatalog
 from provenance.model import Allocation, Analyst, Balance, Balances, Charge, Deployment, Receipt, Remaining
 
+log = logging.getLogger(__name__)
 Pool = AsyncConnectionPool[AsyncConnection[TupleRow]]
 
 # 'table' sorts behind 'analyst', so that everybody takes the table's lock first: no deadlock.
@@ -42,6 +46,25 @@ SELECT scope, amount, delta FROM provenance.balance
 WHERE (scope = 'table' AND name = '') OR (scope = 'analyst' AND name = %s)"""
 
 
+@asynccontextmanager
+async def connected(pool: Pool, *, autocommit: bool = True) -> AsyncIterator[AsyncConnection[TupleRow]]:
+    """A connection of the pool; one that breaks, or cannot be had, is a refusal.
+
+    A single statement needs no BEGIN and no COMMIT: in autocommit mode they save two of four round trips.
+    """
+    try:
+        async with pool.connection() as conn:
+            await conn.set_autocommit(autocommit)
+            yield conn
+    except OperationalError as failure:
+        log.error("a database of pgveil's does not answer: %s [%s]", type(failure).__name__, failure.sqlstate)
+        raise LedgerUnreachable(
+            "pgveil cannot reach one of its databases",
+            detail="What was charged for the question stays charged.",
+            hint="Ask again later; if it lasts, tell the administrator.",
+        ) from failure
+
+
 class Ledger:
     """Charges against the limits, from any number of processes at once."""
 
@@ -54,7 +77,7 @@ class Ledger:
         *Guarantee*: a receipt exists only if the charge is committed and every limit holds with it included; a
         connection lost at COMMIT gives no receipt, and what it may have committed stays spent.
         """
-        async with self._pool.connection() as conn:
+        async with connected(self._pool, autocommit=False) as conn:
             try:
                 return await self._charge(conn, charge)
             except BaseException:
@@ -63,11 +86,13 @@ class Ledger:
                 raise
 
     async def remaining(self, analyst: str) -> Remaining:
-        """What an analyst has left: for the bill of an answer that was free."""
-        async with self._pool.connection() as conn, conn.pipeline():
+        """What an active analyst has left: for the bill of an answer that was free."""
+        async with connected(self._pool) as conn, conn.pipeline():
             state = await conn.execute(STATE, (analyst,))
             totals = await conn.execute(_BALANCES, (analyst,))
             deployment, who = _read_state(await state.fetchone(), analyst)
+            if not who.active:
+                raise accountant.not_active(analyst)
             return accountant.remaining(deployment, who, _balances(await totals.fetchall()))
 
     async def _charge(self, conn: AsyncConnection[TupleRow], charge: Charge) -> Receipt:
@@ -90,7 +115,8 @@ class Ledger:
         except OperationalError as lost:
             if conn.closed or conn.broken:
                 raise CommitUnknownError(
-                    "the connection to the ledger was lost at COMMIT: the charge counts as spent"
+                    "the connection to the ledger was lost at COMMIT: the charge counts as spent",
+                    hint="Ask again later; if it lasts, tell the administrator.",
                 ) from lost
             raise
         if row is None:

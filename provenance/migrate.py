@@ -62,6 +62,26 @@ def migrate(dsn: str) -> list[str]:
         return applied
 
 
+def admit_reader(dsn: str) -> None:
+    """Prepare a protected database whose ledger lives elsewhere: the role that reads, and the right to be it."""
+    with psycopg.connect(dsn, autocommit=True, application_name="pgveil migrate") as conn:
+        conn.execute("SELECT pg_advisory_lock(%s)", (LOCK,))
+        role = sql.Identifier(READER_ROLE)
+        try:
+            if conn.execute("SELECT FROM pg_roles WHERE rolname = %s", (READER_ROLE,)).fetchone() is None:
+                try:
+                    conn.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(role))
+                except (errors.DuplicateObject, errors.UniqueViolation):
+                    pass  # another database of the cluster was faster
+            if conn.execute("SELECT pg_has_role(%s, 'MEMBER')", (READER_ROLE,)).fetchone() == (False,):
+                conn.execute(sql.SQL("GRANT {} TO CURRENT_USER").format(role))
+        except errors.InsufficientPrivilege:
+            raise MigrationError(
+                f"the protected database needs the role {READER_ROLE}, which {conn.info.user} may not create or be:"
+                f" as a superuser there, CREATE ROLE {READER_ROLE}; GRANT {READER_ROLE} TO {conn.info.user}"
+            ) from None
+
+
 def _apply(conn: psycopg.Connection, files: dict[str, str]) -> list[str]:
     known: dict[str, str] = dict(conn.execute("SELECT name, checksum FROM provenance.migration").fetchall())
     if newer := sorted(known.keys() - files.keys()):

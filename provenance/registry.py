@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from psycopg import AsyncConnection, Error
+from psycopg import AsyncConnection, Error, sql
 from psycopg.rows import TupleRow
 from psycopg_pool import AsyncConnectionPool
 
+from mechanisms.loss import Coin
 from provenance import ledger
-from provenance.domain import MOST_GROUPS, Column, listing, with_domain
-from provenance.migrate import derive, role_password
+from provenance.domain import MOST_GROUPS, Column, Listing, listing, with_domain
+from provenance.migrate import READER_ROLE, derive, role_password
 from provenance.model import Analyst, Deployment
 from sqlrewrite.catalog import Attribute, Catalog, Key, Kind, Relation
 
@@ -22,7 +23,8 @@ log = logging.getLogger(__name__)
 Pool = AsyncConnectionPool[AsyncConnection[TupleRow]]
 
 _VERSIONS = """
-SELECT d.registry_version, (SELECT jsonb_object_agg(r.id, r.data_version) FROM provenance.relation r WHERE r.active)
+SELECT d.registry_version, d.coin,
+       (SELECT jsonb_object_agg(r.id, r.data_version) FROM provenance.relation r WHERE r.active)
 FROM provenance.deployment d"""
 
 # One statement, so that the version and what it stands for come from one snapshot.
@@ -36,14 +38,26 @@ SELECT d.registry_version, r.id, r.schema, r.name, r.kind, r.unit_column, r.max_
 FROM provenance.deployment d LEFT JOIN provenance.relation r ON r.active
 ORDER BY r.schema, r.name"""
 
+# Columns whose mere reading or comparing can raise on one row and not on another are not there for questions: virtual
+# generated ones (100 / age), composite values, domains over arrays. Foreign tables are left out for the same reason.
 _COLUMNS = """
 SELECT n.nspname, c.relname, a.attname, format_type(a.atttypid, a.atttypmod), t.typname, a.attnotnull
 FROM unnest(%s::text[], %s::text[]) AS wanted (schema, name)
 JOIN pg_catalog.pg_namespace n ON n.nspname = wanted.schema
-JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = wanted.name AND c.relkind IN ('r', 'p', 'm', 'f')
-JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = wanted.name AND c.relkind IN ('r', 'p', 'm')
+JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated <> 'v'
 JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+JOIN pg_catalog.pg_type b ON b.oid = CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.oid END
+WHERE b.typtype IN ('b', 'e', 'r', 'm') AND NOT (t.typtype = 'd' AND b.typcategory = 'A')
 ORDER BY n.nspname, c.relname, a.attnum"""
+
+_UNREADABLE = """
+SELECT n.nspname, c.relname
+FROM unnest(%s::text[], %s::text[]) AS wanted (schema, name)
+JOIN pg_catalog.pg_namespace n ON n.nspname = wanted.schema
+JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = wanted.name
+CROSS JOIN (SELECT %s::name) AS reader (name)
+WHERE NOT (has_schema_privilege(reader.name, n.oid, 'USAGE') AND has_table_privilege(reader.name, c.oid, 'SELECT'))"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +65,7 @@ class Versions:
     """What a cached plan or catalog must be checked against."""
 
     registry: int
+    coin: Coin  # an administrator may choose another one until something is charged
     data: Mapping[int, int]  # relation id -> data version
 
 
@@ -66,39 +81,54 @@ class Account:
 class Registry:
     """Reads the provenance tables (``pool``) and the protected database's catalogs (``upstream_pool``)."""
 
-    def __init__(self, pool: Pool, upstream_pool: Pool) -> None:
+    def __init__(self, pool: Pool, upstream_pool: Pool, *, apart: bool = False) -> None:
         self._pool = pool
         self._upstream = upstream_pool
+        self._apart = apart  # the provenance tables are in another database, where registering could grant nothing
+        self._constant: dict[Listing, tuple[Key, ...]] = {}  # domains that no table can change, of the last load
 
     async def version(self) -> int:
         """The registry version alone."""
         return (await self.versions()).registry
 
     async def versions(self) -> Versions:
-        """The registry version and the data version of each active relation: one cheap query."""
+        """The registry version, the coin, and the data version of each active relation: one cheap query."""
         row = await self._one(_VERSIONS)
-        return Versions(int(row[0]), {int(key): int(value) for key, value in (row[1] or {}).items()})
+        return Versions(int(row[0]), Coin(row[1]), {int(key): int(value) for key, value in (row[2] or {}).items()})
 
     async def load(self) -> Catalog:
         """Every active relation with its real columns and what is declared about them.
 
         *Guarantee*: of the protected database only catalogs and published tables are read, never a private row.
         """
-        async with self._pool.connection() as conn:
+        async with ledger.connected(self._pool) as conn:
             rows = await (await conn.execute(_DECLARED)).fetchall()
         version = int(rows[0][0])
         declared = [row[1:] for row in rows if row[1] is not None]
         public = frozenset((row[1], row[2]) for row in declared if row[3] == Kind.PUBLIC.value)
-        async with self._upstream.connection() as conn:
+        async with ledger.connected(self._upstream) as conn:
             names = ([row[1] for row in declared], [row[2] for row in declared])
             columns: dict[tuple[str, str], dict[str, Attribute]] = {}
+            # Type names come qualified, so that they mean the same in the measuring session, which has no path.
+            await conn.execute("SELECT set_config('search_path', '', true)")
             said = {(row[1], row[2]): row[9] for row in declared}
+            known, self._constant = self._constant, {}
             for schema, table, *real in await (await conn.execute(_COLUMNS, names)).fetchall():
                 column = Column(*real)
                 told = said[schema, table].get(column.name)
-                domain = await _domain(conn, listing(column, told, public), f"{schema}.{table}.{column.name}")
+                query = listing(column, told, public)
+                domain = known.get(query) if query is not None else None
+                if domain is None:
+                    domain = await _domain(conn, query, f"{schema}.{table}.{column.name}")
+                if domain is not None and query is not None and query.constant:
+                    self._constant[query] = domain
                 columns.setdefault((schema, table), {})[column.name] = with_domain(column, told, domain)
-        relations = [_relation(row, columns[row[1], row[2]]) for row in declared if (row[1], row[2]) in columns]
+            unreadable = await _let_read(conn, names) if self._apart else frozenset()
+        relations = [
+            _relation(row, columns[row[1], row[2]])
+            for row in declared
+            if (row[1], row[2]) in columns.keys() - unreadable and _has_unit(row, columns[row[1], row[2]])
+        ]
         return Catalog(version, tuple(relations))
 
     async def deployment(self) -> Deployment:
@@ -140,22 +170,20 @@ class Registry:
         return bytes((await self._one("SELECT value FROM provenance.secret"))[0])
 
     async def _one(self, query: str, parameters: Any = None) -> TupleRow:
-        async with self._pool.connection() as conn:
+        async with ledger.connected(self._pool) as conn:
             row = await (await conn.execute(query, parameters)).fetchone()
         if row is None:
             raise RuntimeError("the provenance schema is not initialised: run pgveil init")
         return row
 
 
-async def _domain(
-    conn: AsyncConnection[TupleRow], query: tuple[str, tuple[Any, ...]] | None, where: str
-) -> tuple[Key, ...] | None:
+async def _domain(conn: AsyncConnection[TupleRow], query: Listing | None, where: str) -> tuple[Key, ...] | None:
     """The listed domain; one that does not fit the column's type is left out, so that its questions are refused."""
     if query is None:
         return None
     try:
         async with conn.transaction():
-            rows = await (await conn.execute(query[0].encode(), query[1])).fetchall()
+            rows = await (await conn.execute(query.sql.encode(), query.bound)).fetchall()
     except Error as wrong:  # only constants and published tables were read: the reason holds nothing private
         log.warning("the domain of %s is left out: %s", where, wrong)
         return None
@@ -163,6 +191,33 @@ async def _domain(
         log.warning("the domain of %s is left out: more than %d groups", where, MOST_GROUPS)
         return None
     return tuple(dict.fromkeys(row[0] for row in rows))
+
+
+async def _let_read(conn: AsyncConnection[TupleRow], names: tuple[list[str], list[str]]) -> frozenset[tuple[str, str]]:
+    """Grant the reader what ``provenance.register`` would grant beside the tables; returns what it may not read."""
+    refused = set()
+    for schema, table in await (await conn.execute(_UNREADABLE, (*names, READER_ROLE))).fetchall():
+        place = sql.Identifier(schema, table)
+        try:
+            async with conn.transaction():
+                grant = "GRANT USAGE ON SCHEMA {} TO {}; GRANT SELECT ON {} TO {}"
+                reader = sql.Identifier(READER_ROLE)
+                await conn.execute(sql.SQL(grant).format(sql.Identifier(schema), reader, place, reader))
+        except Error:
+            pass
+        # GRANT without the right to do so is a warning, not an error: look again.
+        if await (await conn.execute(_UNREADABLE, ([schema], [table], READER_ROLE))).fetchone() is not None:
+            log.warning("%s.%s is left out: %s may not read it; as its owner, GRANT SELECT", schema, table, READER_ROLE)
+            refused.add((schema, table))
+    return frozenset(refused)
+
+
+def _has_unit(row: TupleRow, attributes: Mapping[str, Attribute]) -> bool:
+    """Whether the column that names the person is there; without it nobody could be protected."""
+    if row[4] is None or row[4] in attributes:
+        return True
+    log.warning("%s.%s is left out: it has no column %s", row[1], row[2], row[4])
+    return False
 
 
 def _relation(row: TupleRow, attributes: Mapping[str, Attribute]) -> Relation:

@@ -11,6 +11,7 @@ from psycopg.rows import TupleRow
 from psycopg_pool import AsyncConnectionPool
 
 from mechanisms.values import Noisy
+from provenance.ledger import connected
 from provenance.model import Receipt
 
 _HEADER = struct.Struct("<3sBII")  # magic, version, aggregates, cells
@@ -62,7 +63,7 @@ class Synopses:
 
     async def find(self, key: Sameness) -> Noisy | None:
         """What was released before for the same question, if anything."""
-        async with self._pool.connection() as conn:
+        async with connected(self._pool) as conn:
             return await _find(conn, key)
 
     async def keep(self, key: Sameness, noisy: Noisy, receipt: Receipt) -> Noisy:
@@ -76,7 +77,7 @@ class Synopses:
             raise ValueError("a synopsis is kept under what its receipt paid for")
         aggregates, cells = noisy.values.shape
         row = (key.analyst, key.data_version, key.fingerprint, key.accuracy, aggregates, cells, pack(noisy), receipt.id)
-        async with self._pool.connection() as conn, conn.pipeline():
+        async with connected(self._pool) as conn, conn.pipeline():
             await conn.execute(_KEEP, (*row, key.relation_id))
             kept = await _find(conn, key)
         # Gone only if a refresh came in between: then this draw, which was paid for, is the answer for the old data.

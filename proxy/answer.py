@@ -39,7 +39,7 @@ from sqlrewrite.question import Question
 from sqlrewrite.sensitivity import Contribution, sensitivity
 from sqlrewrite.validate import read
 
-_RETRIES = 3
+_RETRIES = 10  # registry changes that one question outlives
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +93,15 @@ async def _answer(
 ) -> Answered:
     question, relation = plan.question, plan.question.relation
     way = f"tslm/{plan.share.noise}/{plan.share.shift}"
+    if _depends_on_settings(question):  # '03/01/2025' is another day under another DateStyle
+        way += "/" + ",".join(f"{name}={value}" for name, value in sorted(reading.carried.items()))
     same = Sameness(asker.name, relation.id, relation.data_version, fingerprint(question), way)
     noisy = await runtime.synopses.find(same)
     remaining: Remaining
     if noisy is None:
-        receipt = await runtime.ledger.charge(_charge(asker, house, plan, same, text))
-        domain = cells(question)
-        exact = await runtime.backend.measure(receipt, generate(question, house.seed), domain, reading.carried)
+        async with runtime.backend.reader() as reader:  # there before the till: what cannot be read costs nothing
+            receipt = await runtime.ledger.charge(_charge(asker, house, plan, same, text))
+            exact = await reader.measure(receipt, generate(question, house.seed), cells(question), reading.carried)
         noisy = await runtime.synopses.keep(same, release(exact, [plan.share] * exact.shape[0]), receipt)
         remaining, paid = receipt.remaining, True
     else:
@@ -135,6 +137,12 @@ async def _domain(
         "remaining_epsilon": float(left),
     }
     return Answered(finishing.sql, finishing.arrays, _sentence(bill), json.dumps(bill))
+
+
+def _depends_on_settings(question: Question) -> bool:
+    """Whether a constant of date or time type, or a key of one, is read under the session's settings."""
+    said = repr((question.where, [key.type_name for key in question.keys]))
+    return any(word in said for word in ("'date", "'time", "'interval"))
 
 
 def _resolver(house: House, reading: Reading) -> Any:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, Final
 
 import psycopg
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
-from psycopg_pool import AsyncConnectionPool, PoolTimeout
+from psycopg_pool import AsyncConnectionPool
 
 from mechanisms.values import Exact
 from provenance.model import Receipt
@@ -26,6 +29,34 @@ class Backend:
 
     def __init__(self, pool: AsyncConnectionPool[AsyncConnection[TupleRow]]) -> None:
         self._pool = pool
+        # Waiting for a turn may take as long as other questions do; waiting for a server that is down may not.
+        self._turns = asyncio.Semaphore(pool.max_size)
+
+    @asynccontextmanager
+    async def reader(self) -> AsyncIterator[Reader]:
+        """A connection that is there before the question is charged: a server that is down costs nobody anything."""
+        async with self._turns:
+            try:
+                conn = await self._pool.getconn()
+            except (psycopg.Error, OSError) as failure:
+                log.error("the protected database cannot be reached: %s", type(failure).__name__)
+                raise ProtectedDatabaseFailed from None
+            try:
+                yield Reader(conn)
+            finally:
+                await self._pool.putconn(conn)
+
+    async def measure(self, receipt: Receipt, query: Generated, cells: Cells, carried: Mapping[str, str]) -> Exact:
+        """Read the exact numbers of a question that has been paid for."""
+        async with self.reader() as reader:
+            return await reader.measure(receipt, query, cells, carried)
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """One connection to the protected database."""
+
+    _conn: AsyncConnection[TupleRow]
 
     async def measure(self, receipt: Receipt, query: Generated, cells: Cells, carried: Mapping[str, str]) -> Exact:
         """Read the exact numbers of a question that has been paid for.
@@ -36,13 +67,13 @@ class Backend:
         if not isinstance(receipt, Receipt):
             raise TypeError("data is read for a receipt")
         try:
-            async with self._pool.connection() as conn, conn.pipeline(), conn.transaction():
+            async with self._conn.pipeline(), self._conn.transaction():
                 for name, value in carried.items():
-                    await conn.execute("SELECT pg_catalog.set_config(%s, %s, true)", (name, value))
-                async with psycopg.AsyncRawCursor(conn) as cursor:
-                    await cursor.execute(query.sql, query.parameters)
+                    await self._conn.execute("SELECT pg_catalog.set_config(%s, %s, true)", (name, value))
+                async with psycopg.AsyncRawCursor(self._conn) as cursor:
+                    await cursor.execute(query.sql, query.parameters, binary=True)
                     rows = await cursor.fetchall()
-        except (psycopg.Error, PoolTimeout, OSError) as failure:
+        except (psycopg.Error, OSError) as failure:
             log.error(
                 "charge %s: the protected database failed: %s [%s]",
                 receipt.id,

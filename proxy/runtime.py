@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict
@@ -22,9 +22,12 @@ from psycopg_pool import AsyncConnectionPool
 
 from mechanisms.loss import Coin
 from provenance.ledger import Ledger
+from provenance.migrate import admit_reader
 from provenance.registry import Registry, Versions
 from provenance.synopses import Synopses
+from proxy import messages as m
 from proxy.backend import Backend, configure
+from proxy.link import ShadowError as Refused
 from proxy.login import Target
 from proxy.route import Router
 from proxy.settings import Settings
@@ -35,6 +38,9 @@ log = logging.getLogger("pgveil")
 Pool = AsyncConnectionPool[AsyncConnection[TupleRow]]
 
 ADMIN_ROLE: Final = "pgveil_admin"
+_GONE: Final = frozenset(("3D000", "28000", "28P01", "42501"))  # no such database, no such role, not let in
+_PATIENCE: Final = 3.0  # seconds until a database that is down is reported; a restart is often shorter
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +61,7 @@ class Runtime:
     def __init__(self, settings: Settings, shadow_dsn: str, pool: Pool, catalogs: Pool, readers: Pool) -> None:
         self.settings = settings
         self.database = str(conninfo_to_dict(settings.upstream_dsn).get("dbname") or "postgres")
-        self.registry = Registry(pool, catalogs)
+        self.registry = Registry(pool, catalogs, apart=settings.provenance is not None)
         self.ledger = Ledger(pool)
         self.synopses = Synopses(pool)
         self.backend = Backend(readers)
@@ -65,7 +71,7 @@ class Runtime:
         self._shadow_dsn = shadow_dsn
         self._shadow: Shadow | None = None
         self._house: House | None = None
-        self._admitted: set[tuple[str, str]] = set()
+        self._admitted: set[tuple[Generation, str]] = set()
         self._building = asyncio.Lock()
         self.mock_secret = b""
         self.admin_password = ""
@@ -95,13 +101,19 @@ class Runtime:
 
     async def current(self) -> House:
         """The house at the registry's present version."""
-        if self._house is None or await self.registry.versions() != self._house.versions:
-            await self.refresh()
+        versions = await self.registry.versions()
+        if self._house is None or versions != self._house.versions:
+            await self.refresh(versions)
         return self.house
 
-    async def refresh(self) -> None:
-        """Read the registry anew, and build a new generation of the shadow if it changed what analysts see."""
+    async def refresh(self, wanted: Versions | None = None) -> None:
+        """Read the registry anew, and build a new generation of the shadow if it changed what analysts see.
+
+        Sessions that see a change at the same moment take turns, and the first one does the work for all.
+        """
         async with self._building:
+            if wanted is not None and self._house is not None and self._house.versions == wanted:
+                return
             versions = await self.registry.versions()
             catalog = await self.registry.load()
             generation = await self.shadow.ensure(self.settings.upstream_dsn, catalog, [])
@@ -111,7 +123,7 @@ class Runtime:
                 versions=versions,
                 generation=generation,
                 router=Router.of(catalog),
-                coin=(await self.registry.deployment()).coin,
+                coin=versions.coin,
                 seed=int.from_bytes(key[:8], "big", signed=True),
             )
             log.info(
@@ -125,34 +137,68 @@ class Runtime:
     async def admit(self, analyst: str) -> House:
         """The current house, with a role for the analyst on its shadow."""
         house = await self.current()
-        if (house.generation.database_name, analyst) not in self._admitted:
+        if (house.generation, analyst) not in self._admitted:
             async with self._building:
-                await self.shadow.ensure(self.settings.upstream_dsn, house.catalog, [analyst])
-            self._admitted.add((house.generation.database_name, analyst))
+                generation = await self.shadow.ensure(self.settings.upstream_dsn, house.catalog, [analyst])
+            house = self._moved(house, generation)
+            self._admitted.add((generation, analyst))
         return house
 
-    def forget_admissions(self) -> None:
-        """The shadow said no to a role: look again at the next login."""
+    async def enter(self, analyst: str, connect: Callable[[str], Awaitable[T]]) -> T:
+        """Connect an analyst with the shadow; if it is not what it was (another proxy dropped that generation, or the
+        cluster was made anew), look again, once."""
+        try:
+            return await connect((await self.admit(analyst)).generation.database_name)
+        except Refused as refused:
+            if m.decode_fields(refused.frame).get("C") not in _GONE:
+                raise
         self._admitted.clear()
+        await self.refresh()
+        return await connect((await self.admit(analyst)).generation.database_name)
+
+    def _moved(self, house: House, generation: Generation) -> House:
+        """The same house on the generation that ``ensure`` found or made just now."""
+        if generation == house.generation:
+            return house
+        house = replace(house, generation=generation)
+        if self._house is not None and self._house.versions == house.versions:
+            self._house = house
+        return house
 
 
 @asynccontextmanager
 async def running(settings: Settings, shadow_dsn: str) -> AsyncIterator[Runtime]:
     """A started runtime, with its pools closed at the end."""
+    if settings.provenance is not None:
+        await asyncio.to_thread(admit_reader, settings.upstream_dsn)
     async with AsyncExitStack() as stack:
-        # A connection that died is replaced without a word to the client; checking costs less than a lost question.
-        pool = Pool(settings.provenance_dsn, min_size=2, max_size=16, open=False, check=Pool.check_connection)
-        catalogs = Pool(settings.upstream_dsn, min_size=0, max_size=2, open=False, check=Pool.check_connection)
-        readers = Pool(
-            settings.upstream_dsn,
-            min_size=1,
-            max_size=settings.readers,
-            open=False,
-            check=Pool.check_connection,
-            configure=partial(configure, seconds=settings.question_seconds),
+        pool = _pool(settings.provenance_dsn, 2, 16)
+        catalogs = _pool(settings.upstream_dsn, 0, 2)
+        readers = _pool(
+            settings.upstream_dsn, 1, settings.readers, partial(configure, seconds=settings.question_seconds)
         )
         for each in (pool, catalogs, readers):
             await stack.enter_async_context(each)
         runtime = Runtime(settings, shadow_dsn, pool, catalogs, readers)
         await runtime.start()
         yield runtime
+
+
+def _pool(
+    dsn: str, least: int, most: int, configure: Callable[[AsyncConnection[TupleRow]], Awaitable[None]] | None = None
+) -> Pool:
+    """A connection that died is replaced without a word to the client: checking costs less than a lost question.
+
+    Each attempt to reconnect is given up soon, since the pool waits twice as long after each failure; the next question
+    then starts a new one.
+    """
+    return Pool(
+        dsn,
+        min_size=least,
+        max_size=most,
+        open=False,
+        check=Pool.check_connection,
+        configure=configure,
+        timeout=_PATIENCE,
+        reconnect_timeout=_PATIENCE,
+    )

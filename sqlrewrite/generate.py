@@ -62,10 +62,8 @@ def quoted(name: str) -> str:
 
 
 def _by_row(question: Question, binds: _Binds) -> str:
-    keys = [_column(key.name) for key in question.keys]
-    outputs = [
-        f"{_shown(key, t)} AS k{place}" for place, (key, t) in enumerate(zip(keys, _types(question), strict=True))
-    ]
+    keys = [_shown(_column(key.name), t) for key, t in zip(question.keys, _types(question), strict=True)]
+    outputs = [f"{key} AS k{place}" for place, key in enumerate(keys)]
     counts = [f"pg_catalog.count(*)::int8 AS a{place}" for place in range(len(question.aggregates))]
     sql = f"SELECT {', '.join(outputs + counts)} FROM {_table(question)} AS t{_where(question, [], binds)}"
     return sql + (f" GROUP BY {', '.join(keys)}" if keys else "")
@@ -74,7 +72,7 @@ def _by_row(question: Question, binds: _Binds) -> str:
 def _by_person(question: Question, unit_column: str, seed: int, binds: _Binds) -> str:
     bounds = sensitivity(question)
     unit = _column(unit_column)
-    columns = [_column(key.name) for key in question.keys]
+    columns = [_shown(_column(key.name), t) for key, t in zip(question.keys, _types(question), strict=True)]
     names = [f"k{place}" for place in range(len(columns))]
     keys = [f"{column} AS {name}" for column, name in zip(columns, names, strict=True)]
     rows = f"least(pg_catalog.count(*), {binds.bind(str(bounds.per_cell), 'int8')}) AS n"
@@ -92,7 +90,7 @@ def _by_person(question: Question, unit_column: str, seed: int, binds: _Binds) -
         f' pg_catalog.hashtextextended((ROW(p.u, {person})::text) COLLATE "C", {binds.bind(str(seed), "int8")}),'
         f' (ROW({person})::text) COLLATE "C") AS r'
     )
-    outputs = [f"{_shown(f'g.{name}', t)} AS {name}" for name, t in zip(names, _types(question), strict=True)] + total
+    outputs = [f"g.{name} AS {name}" for name in names] + total
     return (
         f"SELECT {', '.join(outputs)} FROM (SELECT {person}, p.n, {rank} FROM ({inner}) AS p) AS g"
         f" WHERE (g.r <= {binds.bind(str(bounds.groups), 'int8')})"
@@ -141,8 +139,14 @@ def _types(question: Question) -> list[str]:
 
 
 def _shown(column: str, type_name: str) -> str:
-    """Keys of a type that has no Python form in ``Key`` (enums, times, ...) are read as text, as domains are."""
-    return column if type_name in AS_THEY_ARE else f"({column})::text"
+    """A key as it is read and grouped: in a form in which equal means identical.
+
+    GROUP BY shows any one of the values that it takes for equal ('1 day' and '24:00:00', 'a' and 'A' under some
+    collations): one row more could give a whole group another key, and so another cell.
+    """
+    if type_name in TEXTS:
+        return f'({column} COLLATE "C")'
+    return column if type_name in AS_THEY_ARE else f'(({column})::text COLLATE "C")'
 
 
 def _literal(value: Literal, binds: _Binds) -> str:
