@@ -8,6 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from proxies import Proxy, new_analyst, running_proxy
+from psycopg.conninfo import conninfo_to_dict
 
 from provenance.migrate import migrate
 from proxy import demo
@@ -26,9 +27,16 @@ def demo_template(postgres) -> str:  # type: ignore[no-untyped-def]
 
 
 @pytest.fixture(scope="session")
-def upstream(demo_template: str) -> str:
-    """The protected database of the shared proxy."""
-    return demo_template
+def new_upstream(postgres, demo_template: str) -> Callable[[], str]:  # type: ignore[no-untyped-def]
+    """Copies the demo into a database of its own, for tests that change limits or the registry."""
+    name = str(conninfo_to_dict(demo_template)["dbname"])
+    return lambda: postgres.new_database("own", template=name)
+
+
+@pytest.fixture(scope="session")
+def upstream(new_upstream: Callable[[], str]) -> str:
+    """The protected database of the shared proxy; nobody stays connected to the template, so it can be copied."""
+    return new_upstream()
 
 
 @pytest.fixture(scope="session")
