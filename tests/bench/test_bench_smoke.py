@@ -1,0 +1,81 @@
+"""The benches run: tiny sizes, real servers, and what they write can be read."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.__main__ import main, names
+from bench.rig.measure import interleave, ratio
+from bench.rig.report import Table, text_of
+from bench.rig.scene import pgbouncer_program
+
+PNG = b"\x89PNG"
+
+
+def result(name: str, directory: Path) -> dict[str, Any]:
+    assert main([name, "--smoke", "--out", str(directory)]) == 0
+    assert (directory / f"{name}.png").read_bytes().startswith(PNG)
+    told: dict[str, Any] = json.loads((directory / f"{name}.json").read_text())
+    assert told["bench"] == name and told["smoke"] is True
+    assert told["machine"]["cores"] == os.cpu_count() and told["machine"]["python"]
+    return told
+
+
+def test_every_bench_has_a_smoke_test_here() -> None:
+    assert names() == ["questions", "wire"]
+
+
+def test_wire_compares_all_ways_in_one_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    numbers = result("wire", tmp_path)["numbers"]
+    rivals = {"direct", "pgbouncer"} if pgbouncer_program() else {"direct"}
+    assert {"simple, 8 clients", "prepared, 8 clients"} < set(numbers)
+    for case in numbers.values():
+        assert set(case["rates"]) == rivals | {"pgveil"} and set(case["pgveil_over"]) == rivals
+        assert all(rate > 0 for rates in case["rates"].values() for rate in rates)
+    assert "pgveil/direct" in capsys.readouterr().out
+
+
+def test_questions_tells_latencies_and_where_the_time_goes(tmp_path: Path) -> None:
+    numbers = result("questions", tmp_path)["numbers"]
+    first, again = (numbers["stages_millis"][way] for way in ("first time", "again"))
+    for way, stages in numbers["stages_millis"].items():
+        taken = numbers["millis"][way]
+        assert sum(stages.values()) == pytest.approx(sum(taken) / len(taken)), "the stages add up to the latency"
+    seen = ("parse and validate", "ledger: charge", "data: measure", "noise", "synopsis: keep", "assemble")
+    assert all(first[stage] > 0 for stage in seen)
+    assert again["parse and validate"] > 0
+    assert again["ledger: charge"] == again["data: measure"] == again["noise"] == 0, "what is known is not read again"
+
+
+def test_an_unknown_name_gets_the_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["wore"]) == 2
+    assert capsys.readouterr().err == "there is no bench wore; there are: questions, wire\n"
+
+
+def test_rivals_take_turns_and_each_round_gives_one_quotient() -> None:
+    calls: list[str] = []
+    pace = iter(range(1, 100))
+
+    def way(name: str, times: int) -> float:
+        calls.append(name)
+        return times * next(pace)
+
+    samples = interleave({"a": lambda: way("a", 1), "b": lambda: way("b", 2)}, 3, quiet=True)
+    assert calls == ["a", "b", "b", "a", "a", "b"]
+    assert samples == {"a": [1, 4, 5], "b": [4, 6, 12]}
+    found = ratio(samples["b"], samples["a"])
+    assert (found.low, found.median, found.high) == (1.5, 2.4, 4.0)
+
+
+def test_a_table_lines_up() -> None:
+    assert text_of(Table("t", ("load", "rate"), [("simple", "12"), ("x", "3,456")])).splitlines() == [
+        "load     rate",
+        "------  -----",
+        "simple     12",
+        "x       3,456",
+    ]
