@@ -1,1 +1,53 @@
+"""The front of the house: what speaks with clients, and the route that one question takes.
 
+A client sees a PostgreSQL. Behind the port are three: the **shadow**, an empty copy where the analyst's own text runs;
+the **protected** database, which only ever sees SQL that pgveil generated, for a receipt; and **provenance**, where
+limits and charges are kept. This room moves bytes and messages and decides who answers; what a statement means is
+``sqlrewrite``'s business, what noise costs is ``mechanisms``'s, and what has been spent is ``provenance``'s.
+
+The route of one question, in the order of the files::
+
+    server          a socket; the client's first packets, TLS, SCRAM           codec, auth; login to the shadow: login
+    session         whole messages, in order (``protocol`` says which may come)  codec, messages, body
+    route           may it name a protected relation? no: to the shadow, byte for byte (``link``), and that is all
+    asking          yes: it waits for its turn; a portal is held until it is executed
+    conversation    the shadow parses and describes it, resolves its names, tells the session's ``veil.`` settings
+    wishes          those settings, checked
+    answer          THE LINE: read -> agree -> price -> charge -> measure -> release -> decide -> assemble
+    backend         the one look at the data, for a receipt
+    conversation    the released numbers go to the shadow as arrays behind the analyst's own portal
+    link            PostgreSQL finishes, and its frames go to the client as they are
+
+Around it: ``runtime`` (pools, and the registry as it stands now), ``shadow`` with ``survey``, ``blueprint`` and
+``powerless`` (how the copy is made, and the role that can do nothing), ``embedded`` and ``postmaster`` (the PostgreSQL
+that pgveil starts by itself), ``errors`` (every refusal of this room, and the one place where a refusal becomes bytes),
+``encodings`` (clients that do not speak UTF-8), ``veil_settings`` (their names and defaults), ``settings``, ``status``,
+``demo``, ``demo_data``, and ``__main__``, the command line.
+
+A worked example, after ``make demo``::
+
+    $ PGPASSWORD=carol psql -h 127.0.0.1 -p 6543 -U carol demo
+    demo=> SELECT disease FROM patient_data GROUP BY disease HAVING count(*) > 2500;
+    NOTICE:  veil: tslm spent epsilon 0.04559; epsilon 9.744395 left
+    DETAIL:  {"question": "SELECT disease ...", "mechanism": "tslm", "epsilon": 0.0455906, "charged": "0.0010392514",
+              "beta": 0.05, "groups": 40, "returned": 9, "atoms": [{"threshold": 2501, "uncertain": 0}], ...}
+        disease
+    ---------------
+     asthma
+     back pain
+     ...
+    (9 rows)
+
+    demo=> SELECT * FROM patient_data;
+    ERROR:  SELECT * would show private rows
+    HINT:  ask for counts: SELECT key, count(*) FROM table GROUP BY key
+
+What happened: ``route`` found a protected name; the shadow parsed the statement (so a typing mistake is an error of
+PostgreSQL's own, and free); ``answer`` priced it at rho 0.00104, had it charged, and only then counted; each of the 40
+public diseases got its noise, and a group that truly qualifies was dropped with probability 0.05 at most. (The limit
+went down by more than 0.046 because rho is turned into epsilon at a delta: the first question is the dearest.) The same
+question again is answered from what was stored, and costs nothing.
+
+Where to look first: ``answer.py``, which is the whole product in one page; then ``session.py`` and ``link.py`` for how
+messages flow; then ``tests/system/test_first_question.py``, which is this example as a test.
+"""

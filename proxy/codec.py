@@ -22,12 +22,18 @@ SMALL_LIMIT: Final = 10_000  # PQ_SMALL_MESSAGE_LIMIT: messages of names and num
 LARGE_LIMIT: Final = 0x3FFFFFFF  # PQ_LARGE_MESSAGE_LIMIT: PostgreSQL's own largest allocation
 SASL_LIMIT: Final = 2_048  # a SCRAM message is at most 1,024 bytes long there, plus the mechanism's name
 
-FRONTEND_LIMITS: Final[Mapping[int, int]] = dict.fromkeys(m.FRONTEND_NAMES, SMALL_LIMIT) | dict.fromkeys(
-    (m.QUERY, m.PARSE, m.BIND, m.FUNCTION_CALL, m.COPY_DATA), LARGE_LIMIT
+EMPTY_LIMIT: Final = 4  # the length word alone
+
+FRONTEND_LIMITS: Final[Mapping[int, int]] = (
+    dict.fromkeys(m.FRONTEND_NAMES, SMALL_LIMIT)
+    | dict.fromkeys((m.QUERY, m.PARSE, m.BIND, m.FUNCTION_CALL, m.COPY_DATA), LARGE_LIMIT)
+    # Checked here because a Flush has no answer of its own: PostgreSQL's complaint about a body would find nobody
+    # waiting, and every later answer would be taken for another.
+    | dict.fromkeys((m.SYNC, m.FLUSH, m.COPY_DONE, m.TERMINATE), EMPTY_LIMIT)
 )
 """What a client may send once it is known."""
 
-LOGIN_LIMITS: Final[Mapping[int, int]] = {m.PASSWORD: SASL_LIMIT, m.TERMINATE: 4}
+LOGIN_LIMITS: Final[Mapping[int, int]] = {m.PASSWORD: SASL_LIMIT, m.TERMINATE: EMPTY_LIMIT}
 """What a client may send before it is known: a second StartupMessage, for one, ends here."""
 
 

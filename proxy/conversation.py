@@ -1,7 +1,8 @@
 """What pgveil asks of the analyst's own shadow session about a question, and how it has the answer finished there.
 
 All of it travels on the analyst's connection between the analyst's own messages, without a Sync, so that transactions,
-temporary tables, search_path and settings are the analyst's own. Names of ours start with ``__veil``.
+temporary tables, search_path and settings are the analyst's own. Names of ours start with ``__veil``; a statement of
+ours is closed before it is parsed, since an error may have left its predecessor behind.
 """
 
 from __future__ import annotations
@@ -12,13 +13,16 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from proxy import messages as m
-from proxy.link import FLUSH, Answer, Link, ShadowError, drop
+from proxy.encodings import codec
+from proxy.errors import ProtocolViolation
+from proxy.link import FLUSH, Answer, Link, ShadowError, Sink, drop
 from proxy.veil_settings import SETTINGS
 from sqlrewrite.question import Literal
 
 Name: TypeAlias = tuple[str | None, str]
 
 _OURS: Final = "__veil"
+_ASKED: Final = "__veil_question"
 _CARRIED: Final = ("TimeZone", "DateStyle", "IntervalStyle")
 
 # Everything is qualified: a temporary table of the analyst's named pg_locks must not be read for the real one.
@@ -45,6 +49,24 @@ SELECT pg_catalog.json_build_object(
 
 
 @dataclass(frozen=True, slots=True)
+class Prepared:
+    """A statement that may be a question, with the parameter types that the client gave."""
+
+    text: str
+    oids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Portal:
+    """A question with its parameters, bound and not yet executed."""
+
+    question: Prepared
+    values: tuple[bytes | None, ...] = ()
+    formats: tuple[int, ...] = ()
+    result_formats: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Reading:
     """PostgreSQL's reading of a question, on the shadow."""
 
@@ -55,7 +77,7 @@ class Reading:
     columns: tuple[m.Field, ...]
     column_types: tuple[str, ...]
     parameters: tuple[Literal, ...]
-    in_block: bool
+    in_block: bool  # the transaction has seen other statements too
 
 
 def quoted(name: Name) -> str:
@@ -79,18 +101,23 @@ class Conversation:
         self._link = link
         self._types: dict[tuple[int, int], str] = {}
 
+    @property
+    def codec(self) -> str:
+        """How texts are encoded on this connection."""
+        return codec(self._link.parameters.get("client_encoding", "UTF8"))
+
     async def read(
-        self,
-        statement: str,
-        names: Sequence[Name],
-        values: Sequence[bytes | None],
-        formats: Sequence[int],
-        mentioned: Sequence[str],
+        self, portal: Portal, names: Sequence[Name], mentioned: Sequence[str], *, held: str | None, alone: bool
     ) -> Reading:
-        """Describe a prepared statement, resolve names, and read the settings that apply to it."""
-        in_block = self._link.status != ord("I")
-        described = Answer()
-        self._link.send(m.DESCRIBE, m.encode_describe(m.STATEMENT, statement), described.take)
+        """Have PostgreSQL parse and describe a question, resolve names, and tell the settings that apply to it.
+
+        The text is parsed anew under a name of ours: what the client parsed may have been replaced since it was bound.
+        """
+        link, described = self._link, Answer()
+        if held is not None:  # a portal that died with its transaction is an error, as in PostgreSQL
+            link.send(m.DESCRIBE, m.encode_describe(m.PORTAL, held), drop)
+        self._parse(_ASKED, portal.question.text, portal.question.oids)
+        link.send(m.DESCRIBE, m.encode_describe(m.STATEMENT, _ASKED), described.take)
         wanted = (*SETTINGS, *_CARRIED, *mentioned)
         told = await self._query(_ASK, [array_text(wanted), array_text([quoted(name) for name in names])])
         found = json.loads(told[0][0] or "{}")
@@ -106,19 +133,21 @@ class Conversation:
             seen=frozenset((schema, name) for schema, name in found["seen"] or ()),
             columns=columns,
             column_types=await self._type_names([(c.type_oid, c.typmod) for c in columns]),
-            parameters=await self._values(oids, values, formats),
-            in_block=in_block,
+            parameters=await self._values(oids, portal.values, portal.formats),
+            in_block=not alone or link.status != m.IDLE,
         )
 
     async def _values(
         self, oids: Sequence[int], values: Sequence[bytes | None], formats: Sequence[int]
     ) -> tuple[Literal, ...]:
         """Bound parameters by text and type: PostgreSQL itself reads them, text or binary."""
+        if len(values) != len(oids):
+            raise ProtocolViolation(
+                f"bind message supplies {len(values)} parameters, but the prepared statement requires {len(oids)}"
+            )
         if not oids:
             return ()
         types = await self._type_names([(oid, -1) for oid in oids])
-        if len(values) != len(oids):
-            return tuple(Literal(None, name) for name in types)
         sql = "SELECT " + ", ".join(f"${i + 1}::{name}::pg_catalog.text" for i, name in enumerate(types))
         rows = await self._query(sql, values, formats, oids)
         return tuple(Literal(text, name) for text, name in zip(rows[0], types, strict=True))
@@ -137,6 +166,10 @@ class Conversation:
                 self._types[key] = row[0] or "text"
         return tuple(self._types[key] for key in wanted)
 
+    def _parse(self, name: str, sql: str, oids: Sequence[int] = ()) -> None:
+        self._link.send(m.CLOSE, m.encode_close(m.STATEMENT, name), drop)
+        self._link.send(m.PARSE, m.encode_parse(name, sql, oids, self.codec), drop)
+
     async def _query(
         self,
         sql: str,
@@ -145,41 +178,47 @@ class Conversation:
         oids: Sequence[int] = (),
     ) -> list[list[str | None]]:
         """Run a statement of ours and read its rows as text."""
-        link, rows = self._link, Answer()
-        bound = [v.encode() if isinstance(v, str) else v for v in values]
-        link.send(m.PARSE, m.encode_parse(_OURS, sql, oids), drop)
+        link, rows, encoding = self._link, Answer(), self.codec
+        bound = [v.encode(encoding) if isinstance(v, str) else v for v in values]
+        self._parse(_OURS, sql, oids)
         link.send(m.BIND, m.encode_bind(_OURS, _OURS, formats, bound), drop)
         link.send(m.EXECUTE, m.encode_execute(_OURS), rows.take)
         link.send(m.CLOSE, m.encode_close(m.PORTAL, _OURS), drop)
         await link.ask(m.CLOSE, m.encode_close(m.STATEMENT, _OURS) + FLUSH, drop)
-        return [[None if cell is None else cell.decode() for cell in row] for row in rows.rows()]
+        return [[None if cell is None else cell.decode(encoding) for cell in row] for row in rows.rows()]
 
     def finish(self, portal: str, sql: str, arrays: Sequence[str], result_formats: Sequence[int]) -> None:
         """Put the finished answer behind the analyst's portal; what follows is PostgreSQL's own business."""
-        link = self._link
-        link.send(m.CLOSE, m.encode_close(m.PORTAL, portal), drop)
-        link.send(m.PARSE, m.encode_parse(_OURS, sql), drop)
-        bound = [text.encode() for text in arrays]
-        link.send(m.BIND, m.encode_bind(portal, _OURS, (), bound, result_formats), drop)
-        link.send(m.CLOSE, m.encode_close(m.STATEMENT, _OURS), drop)
+        self._parse(_ASKED, sql)
+        self._bind(portal, (), [text.encode(self.codec) for text in arrays], result_formats)
 
-    def native(
-        self,
-        portal: str,
-        statement: str,
-        values: Sequence[bytes | None],
-        formats: Sequence[int],
-        result_formats: Sequence[int],
-    ) -> None:
+    def native(self, name: str, portal: Portal) -> None:
         """What turned out to be no question: let PostgreSQL bind it as it was asked to."""
-        self._link.send(m.CLOSE, m.encode_close(m.PORTAL, portal), drop)
-        self._link.send(m.BIND, m.encode_bind(portal, statement, formats, values, result_formats), drop)
+        self._bind(name, portal.formats, portal.values, portal.result_formats)
 
-    def hold(self, portal: str) -> None:
+    def _bind(
+        self, portal: str, formats: Sequence[int], values: Sequence[bytes | None], result_formats: Sequence[int]
+    ) -> None:
+        self._link.send(m.CLOSE, m.encode_close(m.PORTAL, portal), drop)
+        self._link.send(m.BIND, m.encode_bind(portal, _ASKED, formats, values, result_formats), drop)
+        self._link.send(m.CLOSE, m.encode_close(m.STATEMENT, _ASKED), drop)
+
+    def hold(self, portal: str, statement: str) -> None:
         """Bind an empty statement in place of a question, so that BindComplete comes in its turn and nothing runs."""
-        self._link.send(m.PARSE, m.encode_parse(_OURS, "SELECT"), drop)
+        self._link.send(m.DESCRIBE, m.encode_describe(m.STATEMENT, statement), drop)  # an error if it is not there
+        self._parse(_OURS, "SELECT")
         self._link.send(m.BIND, m.encode_bind(portal, _OURS))
         self._link.send(m.CLOSE, m.encode_close(m.STATEMENT, _OURS), drop)
+
+    def describe(self, portal: Portal, sink: Sink) -> None:
+        """Describe a question that is bound and not yet executed."""
+        self._parse(_ASKED, portal.question.text, portal.question.oids)
+        self._link.send(m.DESCRIBE, m.encode_describe(m.STATEMENT, _ASKED), sink)
+        self._link.send(m.CLOSE, m.encode_close(m.STATEMENT, _ASKED), drop)
+
+    async def settle(self) -> None:
+        """Wait until PostgreSQL has answered all that was sent before."""
+        await self._link.ask(m.CLOSE, m.encode_close(m.STATEMENT, _OURS) + FLUSH, drop)
 
     async def fail(self) -> None:
         """Make the shadow's transaction fail as the analyst's statement did, so that both agree on the status."""

@@ -6,9 +6,11 @@ Refusal (mechanisms.errors)
 │   └── UndecodableText      08P01   a statement that is not UTF-8
 ├── AuthenticationFailed     28P01   wrong password or unknown user: nobody can tell which
 ├── InvalidAuthorization     28000   no user name, or one that may not connect like this
+├── NoSuchDatabase           3D000   the proxy serves one database
 ├── TooManyConnections       53300
 ├── QueryCancelled           57014
 ├── AdminShutdown            57P01
+├── DatabaseUnreachable      58000   provenance or shadow do not answer: nothing was read, nothing was charged
 ├── ProtectedDatabaseFailed  58000   fixed text: nothing of the database's own message passes
 └── Incident                 XX000   our bug: a number for the client, the stack for the log
 """
@@ -85,6 +87,18 @@ class AdminShutdown(Refusal):
 
     def __init__(self) -> None:
         super().__init__("terminating connection due to administrator command")
+
+
+class DatabaseUnreachable(Refusal):
+    """One of pgveil's own databases does not answer, so that nobody can be let in."""
+
+    sqlstate = "58000"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "pgveil cannot reach one of its databases",
+            hint="Try again in a moment; if it lasts, tell the administrator.",
+        )
 
 
 class ProtectedDatabaseFailed(Refusal):

@@ -19,7 +19,11 @@ from typing import Final, Protocol, TypeAlias, cast
 from proxy import messages as m
 
 Sink: TypeAlias = Callable[[int, bytes], bytes | None]
-"""Takes one frame of an answer; what it returns goes to the client."""
+"""Takes one frame of an answer; what it returns goes to the client.
+
+If the answer will never come, because of an error here or earlier in its batch, the sink gets that ErrorResponse, and
+what it returns is nobody's.
+"""
 
 
 class ShadowError(Exception):
@@ -118,7 +122,7 @@ class Link(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self.capture: asyncio.Queue[bytes] | None = asyncio.Queue()  # raw bytes while logging in
         self.copying_in = False
-        self.status = ord("I")
+        self.status = m.IDLE
         self.parameters: dict[str, str] = {}
         self.lost = False
 
@@ -198,9 +202,16 @@ class Link(asyncio.Protocol):
         self.transport.write(data)
 
     def close(self) -> None:
+        """Say goodbye; whoever waits for an answer hears of it when the connection is gone."""
         if self.transport is not None and not self.lost:
+            self.lost = True
             self.transport.write(_TERMINATE)
             self.transport.close()
+
+    def note_parameter(self, frame: bytes) -> None:
+        """Remember a ParameterStatus; its text is in the client's encoding, whatever that is."""
+        name, _, value = frame[5:-1].decode("utf-8", "replace").partition("\0")
+        self.parameters[name] = value
 
     @property
     def busy(self) -> bool:
@@ -213,6 +224,7 @@ class Link(asyncio.Protocol):
         """Match frames with what is expected and pass them on; returns the end of the last whole frame."""
         i, sent, size = 0, 0, len(data)
         pending = self._pending
+        out: list[bytes] = []
         while i + 5 <= size:
             stop = i + 1 + int.from_bytes(data[i + 1 : i + 5], "big")
             if stop > size:
@@ -234,13 +246,15 @@ class Link(asyncio.Protocol):
                 continue
             # Something of ours is on its way: deal with this frame alone.
             if i > sent:
-                self._to_client(data[sent:i])
-            out = self._dispatch(kind, data[i:stop])
-            if out:
-                self._to_client(out)
+                out.append(data[sent:i])
+            told = self._dispatch(kind, data[i:stop])
+            if told:
+                out.append(told)
             i = sent = stop
         if i > sent:
-            self._to_client(data if sent == 0 and i == size else data[sent:i])
+            out.append(data if sent == 0 and i == size else data[sent:i])
+        if out:
+            self._to_client(out[0] if len(out) == 1 else b"".join(out))
         return i
 
     def _rare(self, kind: int, frame: bytes) -> None:
@@ -252,16 +266,15 @@ class Link(asyncio.Protocol):
         elif kind == m.ERROR_RESPONSE:
             self._error(frame)
         elif kind == m.PARAMETER_STATUS:
-            name, value = m.decode_parameter_status(frame)
-            self.parameters[name] = value
-        elif kind == m.COPY_IN_RESPONSE:
+            self.note_parameter(frame)
+        elif kind == m.COPY_IN_RESPONSE and pending:
             self.copying_in = True
-            self._listener.copy_started()
             # A Sync that was sent with the Execute is read, and ignored, inside the COPY.
             head = pending.popleft()
             while pending and pending[0].kind == m.SYNC:
-                pending.popleft()
+                self._special -= pending.popleft().sink is not None
             pending.appendleft(head)
+            self._listener.copy_started()
 
     def _copy_ended(self) -> None:
         if self.copying_in:
@@ -271,32 +284,34 @@ class Link(asyncio.Protocol):
     def _dispatch(self, kind: int, frame: bytes) -> bytes | None:
         """One frame while an answer of ours is among the expected ones."""
         pending = self._pending
-        if kind in _ASIDE or not pending:
+        if kind in _ASIDE:
             if kind == m.PARAMETER_STATUS:
-                self._rare(kind, frame)
+                self.note_parameter(frame)
             return frame
+        if kind == m.ERROR_RESPONSE:
+            return self._error(frame)
         head = pending[0]
         until_ready = head.kind in _UNTIL_READY
-        if kind == m.ERROR_RESPONSE and not until_ready:
-            return self._error(frame)
         if self.copying_in and kind in _ENDS:
             self._copy_ended()
         out = frame if head.sink is None else head.sink(kind, frame)
         if kind == m.READY_FOR_QUERY:
             self.status = frame[5]
-            self._finish()
+            while self._finish() not in _UNTIL_READY and pending:
+                pass
         elif not until_ready and (kind in _ENDS or (kind == m.ROW_DESCRIPTION and head.kind == m.DESCRIBE)):
             self._finish()
         elif kind == m.COPY_IN_RESPONSE:
             self._rare(kind, frame)
         return out
 
-    def _finish(self) -> None:
+    def _finish(self) -> int:
         expected = self._pending.popleft()
         if expected.sink is not None:
             self._special -= 1
         if expected.done is not None and not expected.done.done():
             expected.done.set_result(None)
+        return expected.kind
 
     def _error(self, frame: bytes) -> bytes | None:
         """PostgreSQL skips to Sync now, and so do the expectations; the client gets what is returned.
@@ -307,14 +322,17 @@ class Link(asyncio.Protocol):
         pending = self._pending
         if not pending or pending[0].kind in _UNTIL_READY:
             return frame
-        waited = False
+        waited, skipped = False, []
         while pending and pending[0].kind != m.SYNC:
             expected = pending.popleft()
             if expected.sink is not None:
                 self._special -= 1
+                skipped.append(expected.sink)
             if expected.done is not None and not expected.done.done():
                 expected.done.set_exception(ShadowError(frame))
                 waited = True
+        for sink in reversed(skipped):  # the last first, as one undoes things
+            sink(m.ERROR_RESPONSE, frame)
         if not pending:
             self._listener.batch_failed()
         return None if waited else frame

@@ -115,8 +115,7 @@ async def _login(link: Link, user: str, database: str, password: str, parameters
                         link.write(reply)
                 case m.PARAMETER_STATUS:
                     told += frame
-                    name, value = m.decode_parameter_status(frame)
-                    link.parameters[name] = value
+                    link.note_parameter(frame)
                 case m.BACKEND_KEY_DATA:
                     pid, key = m.decode_backend_key_data(frame)
                 case m.ERROR_RESPONSE:

@@ -19,6 +19,10 @@ from sqlrewrite.relations import relations
 from sqlrewrite.split import split, words
 
 _REMEMBERED: Final = 20_000  # statement texts; a driver repeats few, and a stranger who sends many only empties it
+_SMALL: Final = 4096  # bytes: longer texts are not remembered
+_LARGE: Final = (
+    1 << 18
+)  # bytes: no question is as long (see ``sqlrewrite.parse``), and reading it would keep others waiting
 
 # Statements that carry another statement, which sqlglot does not look into: a protected name in one of them is
 # refused with a reason rather than left to the shadow's bare "permission denied".
@@ -35,16 +39,16 @@ class Router:
 
     names: frozenset[str]
     qualified: frozenset[tuple[str, str]]
-    mention: re.Pattern[bytes] | None  # None: nothing is protected from this session
+    marks: tuple[bytes, ...]  # one of them, in small letters, occurs in every text that names a protected relation
     passed: set[bytes] = field(default_factory=set, compare=False)  # memory of a pure function: safe to share
 
     @classmethod
     def of(cls, catalog: Catalog) -> Router:
         names = frozenset(relation.name for relation in catalog.protected)
-        # U&"..." can spell a name in escapes that the byte test would miss.
-        parts = [re.escape(name.encode()) for name in sorted(names)] + [rb"u&\""]
+        # U&"..." can spell a name in escapes that the byte test would miss; so can a doubled quote.
+        marks = {re.split(rb'"', name.encode().lower())[0] for name in names} | {b'u&"'} if names else set()
         qualified = frozenset((relation.schema, relation.name) for relation in catalog.protected)
-        return cls(names, qualified, re.compile(b"|".join(parts), re.IGNORECASE))
+        return cls(names, qualified, tuple(sorted(marks)))
 
     def protects(self, schema: str, name: str) -> bool:
         return (schema, name) in self.qualified
@@ -53,29 +57,27 @@ class Router:
         """Whether the text certainly concerns no protected relation."""
         if text in self.passed:
             return True
-        if self.mention is None or self.mention.search(text) is None or not self._names_protected(text):
+        if len(text) > _LARGE:
+            return True
+        small = text.lower()
+        if any(mark in small for mark in self.marks) and self._names_protected(text):
+            return False
+        if len(text) <= _SMALL and b"veil" not in small:  # settings are noted each time
             if len(self.passed) >= _REMEMBERED:
                 self.passed.clear()
-            if len(text) <= 4096 and b"veil" not in text.lower():  # settings are noted each time
-                self.passed.add(text)
-            return True
-        return False
+            self.passed.add(text)
+        return True
 
     def _names_protected(self, text: bytes) -> bool:
         try:
-            return _mentions(text.decode(), self.names)
+            read = text.decode()
         except UnicodeDecodeError:
-            return False  # another client encoding: PostgreSQL reads it, and refuses what it must
+            read = text.decode("latin-1")  # another client encoding: the session decodes what may be ours
+        return (_mentions if len(text) <= _SMALL else _mentions.__wrapped__)(read, self.names)
 
 
-PASS_ALL: Final = Router(frozenset(), frozenset(), None)
+PASS_ALL: Final = Router(frozenset(), frozenset(), ())
 """For administrators: their statements go where no private row is, and none is a question."""
-
-
-def is_wrapped(text: str) -> bool:
-    """Whether the statement carries another one (EXPLAIN, COPY, PREPARE, DECLARE)."""
-    spoken = words(text)
-    return bool(spoken) and spoken[0] in _WRAPPERS
 
 
 def named(text: str) -> frozenset[tuple[str | None, str]]:

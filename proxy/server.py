@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Final, cast
 
 import psycopg
-from psycopg_pool import PoolTimeout
 
 from mechanisms.errors import Refusal
 from provenance.registry import Account
@@ -20,9 +19,11 @@ from proxy.auth import MECHANISM, ScramExchange, new_cancel_key, tls_context
 from proxy.codec import LOGIN_LIMITS, CancelRequest, Frames, GSSENCRequest, SSLRequest, StartupMessage, StartupReader
 from proxy.errors import (
     AdminShutdown,
+    DatabaseUnreachable,
     InvalidAuthorization,
     NoSuchDatabase,
     ProtocolViolation,
+    QueryCancelled,
     TooManyConnections,
     as_refusal,
     error_fields,
@@ -37,6 +38,7 @@ log = logging.getLogger("pgveil")
 
 _FATAL: Final = "FATAL"
 _OWN_PARAMETERS: Final = frozenset(("user", "database"))
+_AHEAD: Final = 4  # SASL messages that a client may send before it is asked; the exchange has two
 
 
 class Server:
@@ -99,7 +101,7 @@ class Client(asyncio.Protocol):
         self._inbox: asyncio.Queue[bytes] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
         self._deadline: asyncio.TimerHandle | None = None
-        self._upgrading = False
+        self._upgrading = self._secured = False
         self._target: Target | None = None
         self._greeting: Greeting | None = None
         self._background: set[asyncio.Task[None]] = set()
@@ -111,8 +113,12 @@ class Client(asyncio.Protocol):
         if self._upgrading:
             return
         self.server.clients.add(self)
-        seconds = self.server.runtime.settings.startup_seconds
-        self._deadline = asyncio.get_running_loop().call_later(seconds, self._too_slow)
+        settings = self.server.runtime.settings
+        if len(self.server.clients) > 2 * settings.max_connections + 32:
+            # Somebody opens connections and says nothing: no word for them, and no descriptor either.
+            self._transport.abort()
+            return
+        self._deadline = asyncio.get_running_loop().call_later(settings.startup_seconds, self._too_slow)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.server.clients.discard(self)
@@ -137,6 +143,8 @@ class Client(asyncio.Protocol):
                     if kind == m.TERMINATE:
                         self._close()
                         return
+                    if self._inbox.qsize() >= _AHEAD:
+                        raise ProtocolViolation("too many messages before authentication")
                     self._inbox.put_nowait(frame)
         except LinkLost:
             self._close()
@@ -194,8 +202,11 @@ class Client(asyncio.Protocol):
                 self._transport, self, self.server.tls, server_side=True, ssl_handshake_timeout=10
             )
         except (OSError, ssl.SSLError):
-            self._close()
+            # uvloop tells nobody that a connection is lost in the middle of its handshake.
+            self._transport.abort()
+            self.connection_lost(None)
             return
+        self._secured = True
         self._transport = cast(asyncio.Transport, secured)
 
     async def _log_in(self, startup: StartupMessage) -> None:
@@ -205,9 +216,9 @@ class Client(asyncio.Protocol):
             # Native: an unknown setting in the startup options, a full shadow. Nothing private is there.
             self._write(error.frame)
             self._close()
-        except (psycopg.Error, PoolTimeout, OSError, LinkLost, TimeoutError):
-            log.exception("login failed: a database of ours cannot be reached")
-            self.fail(TooManyConnections("pgveil cannot reach one of its databases", hint="Try again in a moment."))
+        except (psycopg.Error, OSError, LinkLost, TimeoutError) as error:
+            log.error("login failed: a database of ours cannot be reached: %s %s", type(error).__name__, error)
+            self.fail(DatabaseUnreachable())
         except Exception as error:
             self.fail(as_refusal(error))
 
@@ -239,6 +250,11 @@ class Client(asyncio.Protocol):
             raise ProtocolViolation("client selected an invalid SASL authentication mechanism")
         self._write(m.encode_sasl_continue(exchange.first(first.data)))
         final = exchange.final(m.decode_sasl_response(await self._inbox.get()).data)
+        if self._frames.pending or not self._inbox.empty():
+            raise ProtocolViolation("received data after the last SASL message")
+        # What comes next is for the session, which has yet to be opened: let it wait in the socket.
+        if self._transport is not None:
+            self._transport.pause_reading()
         self._write(m.encode_sasl_final(final) + m.encode_authentication_ok())
 
     async def _join(self, account: Account, startup: StartupMessage) -> None:
@@ -252,36 +268,35 @@ class Client(asyncio.Protocol):
         asker = None if account.administrator else Asker(account.name)
         session = Session(runtime, asker, runtime.settings.max_message)
         if asker is None:
-            self._target, database, user, password = (
-                runtime.admin_target,
-                runtime.admin_database,
-                ADMIN_ROLE,
-                runtime.admin_password,
-            )
+            self._target = runtime.admin_target
+            who = {"user": ADMIN_ROLE, "password": runtime.admin_password}
+            database = runtime.admin_database
+            link, greeting = await connect(self._target, session, **who, database=database, parameters=wanted)
         else:
-            house = await runtime.admit(asker.name)
-            self._target, database, user = runtime.shadow_target, house.generation.database_name, asker.name
-            password = runtime.shadow.password(asker.name)
+            self._target = target = runtime.shadow_target
             analyst = await runtime.registry.analyst(asker.name)
             wanted = _with_defaults(wanted, analyst.settings if analyst else {})
             session.note_settings(" ".join(wanted) + " " + wanted.get("options", ""))
-        link, self._greeting = await connect(
-            self._target, session, user=user, database=database, password=password, parameters=wanted
-        )
+            who = {"user": asker.name, "password": runtime.shadow.password(asker.name)}
+            link, greeting = await runtime.enter(
+                asker.name, lambda name: connect(target, session, **who, database=name, parameters=wanted)
+            )
         if self._transport is None or self._transport.is_closing():
             link.close()
             return
         if self._deadline is not None:
             self._deadline.cancel()
+        self._greeting = greeting
         self.pid = self.server.new_pid()
         self.key = new_cancel_key(32 if startup.minor >= 2 else 4)
         self.server.by_pid[self.pid] = self
         self.machine.happen(Event.AUTHENTICATED)
         session.open(self._transport, link)
         self._write(
-            self._greeting.parameters + m.encode_backend_key_data(self.pid, self.key) + m.encode_ready_for_query(m.IDLE)
+            greeting.parameters + m.encode_backend_key_data(self.pid, self.key) + m.encode_ready_for_query(m.IDLE)
         )
         self.session = session
+        self._transport.resume_reading()
 
     # -- the end ------------------------------------------------------------------------------------------------
 
@@ -299,7 +314,13 @@ class Client(asyncio.Protocol):
 
     def _too_slow(self) -> None:
         log.info("a client took too long to log in")
-        self._close()
+        if self._upgrading and not self._secured and self._transport is not None:
+            self._transport.abort()  # which ends the handshake, and with it the connection
+            self.connection_lost(None)
+        elif self._startup is None:  # PostgreSQL's own words; before a StartupMessage nobody knows what is spoken
+            self.fail(QueryCancelled("canceling authentication due to timeout"))
+        else:
+            self._close()
 
     def _spawn(self, work: asyncio._CoroutineLike[None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

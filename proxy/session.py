@@ -2,7 +2,7 @@
 
 Messages are taken up in the order in which they came. What does not concern a protected relation goes to the shadow
 unchanged, and its answer comes back unchanged. A question is noted when it is parsed and bound, and answered when it is
-executed: then a task runs ``proxy.answer`` while later messages wait in the queue.
+executed: then a task (``proxy.asking``) has it answered while later messages wait in the queue.
 """
 
 from __future__ import annotations
@@ -10,43 +10,34 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import deque
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, replace
+from collections.abc import Coroutine
 from typing import Final, TypeAlias
 
 from mechanisms.errors import Refusal
 from proxy import messages as m
-from proxy.answer import Answered, Asker, answer
+from proxy.answer import Asker
+from proxy.asking import Asking, as_portal
 from proxy.codec import FRONTEND_LIMITS, Frames
-from proxy.conversation import Conversation, Reading
-from proxy.errors import as_refusal, error_fields, notice
-from proxy.link import FLUSH, RELAYED, SYNC, Link, LinkLost, ShadowError, drop
+from proxy.conversation import Conversation, Portal, Prepared
+from proxy.errors import as_refusal, error_fields
+from proxy.link import FLUSH, RELAYED, Link, LinkLost, Sink
 from proxy.protocol import Action, Event, Machine, State
-from proxy.route import PASS_ALL, Router, is_wrapped, named
+from proxy.route import PASS_ALL, Router
 from proxy.runtime import Runtime
 from proxy.veil_settings import SETTINGS
-from sqlrewrite.split import split
 
 Task: TypeAlias = Coroutine[None, None, None]
-_VEIL_NAME: Final = re.compile(r"\bveil\.[a-z_][a-z0-9_$]*")
+_VEIL_NAME: Final = re.compile(rb"\bveil\.[a-z_][a-z0-9_$]{0,100}")
+_MENTIONED_LIMIT: Final = 1000  # names; who writes more unknown ones learns of the first thousand
+_WAITING_LIMIT: Final = 1 << 20  # bytes that a client may talk ahead while a question is answered
 _UNNAMED: Final = ""
 _QUERY: Final = RELAYED[m.QUERY]
 _HARMLESS: Final = frozenset((m.BIND, m.DESCRIBE, m.EXECUTE, m.CLOSE, m.FLUSH, m.SYNC))
-
-
-@dataclass(frozen=True, slots=True)
-class Portal:
-    """A question with its parameters, bound and not yet executed."""
-
-    statement: str
-    text: str
-    values: tuple[bytes | None, ...]
-    formats: tuple[int, ...]
-    result_formats: tuple[int, ...]
+_FORGETTING: Final = (b"deallocate", b"discard")
 
 
 class Session:
-    """The messages of a client that has logged in; implements ``proxy.link.Listener``."""
+    """The messages of a client that has logged in; implements ``proxy.link.Listener`` and ``proxy.asking.Client``."""
 
     def __init__(self, runtime: Runtime, asker: Asker | None, max_message: int) -> None:
         self._runtime = runtime
@@ -54,13 +45,15 @@ class Session:
         self._frames = Frames(max_message, FRONTEND_LIMITS)
         self._machine = Machine(State.READY)
         self._queue: deque[tuple[int, bytes]] = deque()
-        self._statements: dict[str, str] = {}  # prepared questions
+        self._waiting = 0  # bytes in the queue, about
+        self._statements: dict[str, Prepared] = {}  # prepared questions
         self._portals: dict[str, Portal] = {}  # bound questions
+        self._link_writable = True
+        self._mixed = False  # whether other statements came since the last Sync
         self._task: asyncio.Task[None] | None = None
-        self._answering: asyncio.Task[Answered] | None = None
         self._transport: asyncio.Transport | None = None
         self.link: Link | None = None
-        self._conversation: Conversation | None = None
+        self._asking: Asking | None = None
         self._mentioned: set[str] = set()  # veil. names that are no settings of ours
         self._out: list[bytes] = []  # frames to forward at the end of this turn
         self._kinds: list[int] = []
@@ -68,7 +61,8 @@ class Session:
     def open(self, transport: asyncio.Transport, link: Link) -> None:
         """Both ends stand."""
         self._transport, self.link = transport, link
-        self._conversation = Conversation(link)
+        if self._asker is not None:
+            self._asking = Asking(self._runtime, self._asker, link, self, lambda: sorted(self._mentioned))
 
     # -- from the client ----------------------------------------------------------------------------------------
 
@@ -78,10 +72,12 @@ class Session:
             self._task is not None
             or self._queue
             or self._statements
+            or self._portals
             or self._machine.state is not State.READY
             or self._frames.pending
         ):
             self._queue.extend(self._frames.feed(data))
+            self._waiting += len(data)
             self._pump()
         elif (
             data[0] == m.QUERY
@@ -93,6 +89,7 @@ class Session:
             frames = self._frames.feed(data)
             kinds = [kind for kind, _ in frames]
             if _HARMLESS.issuperset(kinds) and not self._frames.pending:
+                self._mixed = kinds[-1] != m.SYNC
                 self.link_.relay(kinds, data)  # no question is prepared, so none can be bound or executed
             else:
                 self._queue.extend(frames)
@@ -118,6 +115,21 @@ class Session:
                     return
         finally:
             self._flush()
+        if not queue:
+            ahead, self._waiting = self._waiting, 0
+            if ahead > _WAITING_LIMIT and self._link_writable:
+                _flow(self._transport, True)
+        elif self._waiting > _WAITING_LIMIT:
+            _flow(self._transport, False)
+
+    def _pump_later(self) -> None:
+        """The same from a callback, where nobody would hear an exception."""
+        try:
+            self._pump()
+        except LinkLost:
+            self.close()
+        except Exception as error:
+            self.die(as_refusal(error))
 
     def _handle(self, kind: int, frame: bytes) -> Task | None:
         match kind:
@@ -127,15 +139,21 @@ class Session:
                 self._parse(frame)
             case m.BIND:
                 self._bind(frame)
-            case m.DESCRIBE if self._statements:
+            case m.DESCRIBE if self._portals:
                 self._describe(frame)
-            case m.EXECUTE if self._portals:
+            case m.EXECUTE:
                 return self._execute(frame)
-            case m.CLOSE if self._statements:
+            case m.CLOSE if self._statements or self._portals:
                 self._close_object(frame)
-            case m.SYNC if self._portals:
-                self._flush()
-                self.link_.send(m.SYNC, frame, self._sync_done)
+            case m.SYNC:
+                self._mixed = False
+                if self._portals:
+                    self._send(m.SYNC, frame, self._sync_done)
+                else:
+                    self._forward(m.SYNC, frame)
+            case m.COPY_DONE if self._task is not None:
+                self._forward(kind, frame)
+                self._forward(m.FLUSH, FLUSH)  # a Flush behind the Execute is ignored inside the COPY
             case _:
                 self._forward(kind, frame)
         return None
@@ -143,6 +161,11 @@ class Session:
     def _forward(self, kind: int, frame: bytes) -> None:
         self._out.append(frame)
         self._kinds.append(kind)
+
+    def _send(self, kind: int, frame: bytes, sink: Sink) -> None:
+        """Forward a message whose answer we want to see on its way."""
+        self._flush()
+        self.link_.send(kind, frame, sink)
 
     def _flush(self) -> None:
         if self._out:
@@ -155,46 +178,74 @@ class Session:
 
     # -- messages -----------------------------------------------------------------------------------------------
 
-    def note_settings(self, text: str) -> None:
+    def note_settings(self, text: bytes | str) -> None:
         """Remember unknown ``veil.`` names: if one of them is set when a question comes, the question is refused."""
-        for name in _VEIL_NAME.findall(text.lower()):
-            if name not in SETTINGS:
-                self._mentioned.add(name)
+        small = (text.encode() if isinstance(text, str) else text).lower()
+        if b"veil." in small:
+            for name in map(bytes.decode, _VEIL_NAME.findall(small)):
+                if name not in SETTINGS and len(self._mentioned) < _MENTIONED_LIMIT:
+                    self._mentioned.add(name)
+
+    def _question(self, text: bytes) -> str | None:
+        """The text, if it may be a question."""
+        if text in self._router.passed:
+            return None
+        self.note_settings(text)
+        if self._asking is None or b"\0" in text or self._router.is_plain(text):
+            return None
+        try:
+            return text.decode(self.conversation.codec)
+        except (UnicodeDecodeError, Refusal):
+            return None  # PostgreSQL refuses what it must
 
     def _query(self, frame: bytes) -> Task | None:
         self._statements.pop(_UNNAMED, None)
         self._portals.pop(_UNNAMED, None)
         text = frame[5:-1]
-        if self._router.is_plain(text):
-            if text not in self._router.passed:
-                self.note_settings(text.decode(errors="replace"))
+        question = self._question(text)
+        if question is not None and self._asking is not None:
+            return self._asking.script(question)
+        if self._statements and text.lstrip()[:10].lower().startswith(_FORGETTING):
+            self._send(m.QUERY, frame, self._forgotten)
+        else:
             self._forward(m.QUERY, frame)
-            return None
-        return self._simple_query(m.decode_query(frame).text)
+        return None
 
     def _parse(self, frame: bytes) -> None:
-        name, _, rest = frame[5:].partition(b"\0")
-        text = rest[: rest.find(b"\0")]
-        if self._router.is_plain(text):
-            if text not in self._router.passed:
-                self.note_settings(text.decode(errors="replace"))
-            self._statements.pop(name.decode(errors="surrogateescape"), None)
+        """PostgreSQL parses a question too: it is the first of its two readers."""
+        raw, _, rest = frame[5:].partition(b"\0")
+        name = raw.decode("utf-8", "surrogateescape")
+        text = self._question(rest[: rest.find(b"\0")])
+        before = self._statements.pop(name, None)
+        if text is not None:
+            self._statements[name] = Prepared(text, m.decode_parse(frame, self.conversation.codec).oids)
         else:
-            parsed = m.decode_parse(frame)
-            self._statements[parsed.name] = parsed.text
-        # PostgreSQL parses a question too: it is the first of its two readers.
-        self._forward(m.PARSE, frame)
+            self._mixed = True
+        if text is None and before is None:
+            self._forward(m.PARSE, frame)
+        else:
+            self._send(m.PARSE, frame, self._parsed(name, before if name != _UNNAMED else None))
+
+    def _parsed(self, name: str, before: Prepared | None) -> Sink:
+        """A Parse that fails leaves a named statement as it was; the unnamed one it has destroyed already."""
+
+        def sink(kind: int, frame: bytes) -> bytes:
+            if kind == m.ERROR_RESPONSE:
+                self._statements.pop(name, None)
+                if before is not None:
+                    self._statements[name] = before
+            return frame
+
+        return sink
 
     def _bind(self, frame: bytes) -> None:
         if self._statements or self._portals:
             bound = m.decode_bind(frame)
-            text = self._statements.get(bound.statement)
-            if text is not None:
-                self._portals[bound.portal] = Portal(
-                    bound.statement, text, bound.values, bound.formats, bound.result_formats
-                )
+            question = self._statements.get(bound.statement)
+            if question is not None:
+                self._portals[bound.portal] = Portal(question, bound.values, bound.formats, bound.result_formats)
                 self._flush()
-                self.conversation.hold(bound.portal)
+                self.conversation.hold(bound.portal, bound.statement)
                 return
             self._portals.pop(bound.portal, None)
         self._forward(m.BIND, frame)
@@ -204,17 +255,24 @@ class Session:
         portal = self._portals.get(asked.name) if asked.kind == m.PORTAL else None
         if portal is None:
             self._forward(m.DESCRIBE, frame)
-            return
-        self._flush()
-        self.link_.send(m.DESCRIBE, m.encode_describe(m.STATEMENT, portal.statement), _as_portal(portal.result_formats))
+        else:
+            self._flush()
+            self.conversation.describe(portal, as_portal(portal.result_formats))
 
     def _execute(self, frame: bytes) -> Task | None:
-        asked = m.decode_execute(frame)
-        portal = self._portals.get(asked.portal)
-        if portal is None:
-            self._forward(m.EXECUTE, frame)
-            return None
-        return self._extended_question(asked, portal, frame)
+        if self._portals:
+            name = m.decode_execute(frame).portal
+            portal = self._portals.get(name)
+            if portal is not None:
+                return self._ask(name, portal, frame)
+        self._mixed = True
+        self._forward(m.EXECUTE, frame)
+        return None
+
+    async def _ask(self, name: str, portal: Portal, frame: bytes) -> None:
+        alone, self._mixed = not self._mixed, True
+        if await self.asking.execute(name, portal, frame, alone):
+            self._portals.pop(name, None)
 
     def _close_object(self, frame: bytes) -> None:
         asked = m.decode_close(frame)
@@ -226,6 +284,11 @@ class Session:
             self._portals.clear()  # a portal lives as long as its transaction
         return frame
 
+    def _forgotten(self, kind: int, frame: bytes) -> bytes:
+        if kind == m.COMMAND_COMPLETE and frame[5:] in (b"DEALLOCATE ALL\0", b"DISCARD ALL\0"):
+            self._statements.clear()
+        return frame
+
     # -- questions ----------------------------------------------------------------------------------------------
 
     def _start(self, task: Task) -> None:
@@ -234,91 +297,22 @@ class Session:
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._task = None
-        if not task.cancelled() and task.exception() is not None:
-            as_refusal(task.exception())  # type: ignore[arg-type]  # logs it
-            self.close()
-            return
-        try:
-            self._pump()
-        except Refusal as refusal:
-            self.die(refusal)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self.die(as_refusal(error))
+        else:
+            self._pump_later()
 
-    async def _extended_question(self, asked: m.Execute, portal: Portal, frame: bytes) -> None:
-        try:
-            await self._fill(asked.portal, portal)
-            self._portals.pop(asked.portal, None)
-            self.link_.send(m.EXECUTE, frame)
-        except (Exception, asyncio.CancelledError) as error:
-            await self._refuse(error)
+    @property
+    def failed(self) -> bool:
+        return self._machine.state is State.FAILED
 
-    async def _simple_query(self, text: str) -> None:
-        """A script with a question in it: its parts go to the shadow as one batch, hence one implicit transaction."""
-        link = self.link_
-        self.note_settings(text)
-        try:
-            for piece in map(str.strip, split(text)):
-                link.send(m.PARSE, m.encode_parse(_UNNAMED, piece), drop)
-                if self._router.is_plain(piece.encode()):
-                    link.send(m.BIND, m.encode_bind(_UNNAMED, _UNNAMED), drop)
-                else:
-                    await self._fill(_UNNAMED, Portal(_UNNAMED, piece, (), (), ()))
-                link.send(m.DESCRIBE, m.encode_describe(m.PORTAL, _UNNAMED), _unless_no_data)
-                await link.ask(m.EXECUTE, m.encode_execute(_UNNAMED) + FLUSH, _relay)
-        except (Exception, asyncio.CancelledError) as error:
-            await self._refuse(error)
-        if not link.lost:
-            if self._machine.state is State.FAILED:
-                self._machine = Machine(State.READY)  # a simple query ends with its own Sync
-            link.send(m.SYNC, SYNC)
-
-    async def _fill(self, name: str, portal: Portal) -> None:
-        """Put the answer to a question behind its portal."""
-        conversation = self.conversation
-        self.note_settings(portal.text)
-        names = sorted(named(portal.text), key=str)
-        reading = await conversation.read(
-            portal.statement, names, portal.values, portal.formats, sorted(self._mentioned)
-        )
-        if not self._concerned(portal.text, reading):
-            conversation.native(name, portal.statement, portal.values, portal.formats, portal.result_formats)
-            return
-        assert self._asker is not None
-        self._answering = asyncio.get_running_loop().create_task(
-            answer(self._runtime, self._asker, portal.text, reading)
-        )
-        try:
-            answered = await self._answering
-        finally:
-            self._answering = None
-        conversation.finish(name, answered.sql, answered.arrays, portal.result_formats)
-        self.to_client(notice(answered.message, answered.bill))
-
-    def _concerned(self, text: str, reading: Reading) -> bool:
-        """Whether a protected relation is really meant: a temporary table may bear the same name."""
-        return is_wrapped(text) or any(
-            pair is not None and self._router.protects(*pair) for pair in (*reading.resolved.values(), *reading.seen)
-        )
-
-    async def _refuse(self, error: BaseException) -> None:
-        """Tell the client, and leave the shadow's transaction as failed as the client believes it to be."""
-        if isinstance(error, ShadowError):
-            self.to_client(error.frame)
-            return
-        refusal = as_refusal(error) if not isinstance(error, LinkLost) else None
-        try:
-            if refusal is None:
-                raise LinkLost
-            await self.conversation.fail()
-            self.to_client(error_fields(refusal))
-        except LinkLost:
-            self.close()
+    def synced(self) -> None:
+        self._machine.receive(m.SYNC)
 
     def cancel(self) -> bool:
         """Stop the question that is being answered, if there is one; else it is the shadow that is busy."""
-        if self._answering is None:
-            return False
-        self._answering.cancel()
-        return True
+        return self._asking is not None and self._asking.cancel()
 
     # -- from the shadow ----------------------------------------------------------------------------------------
 
@@ -331,6 +325,8 @@ class Session:
 
     def copy_started(self) -> None:
         self._machine.happen(Event.COPY_STARTED)
+        if self._queue:
+            asyncio.get_running_loop().call_soon(self._pump_later)
 
     def copy_ended(self) -> None:
         self._machine.happen(Event.COPY_ENDED)
@@ -340,6 +336,7 @@ class Session:
             self._transport.close()
 
     def link_writable(self, writable: bool) -> None:
+        self._link_writable = writable
         _flow(self._transport, writable)
 
     def client_writable(self, writable: bool) -> None:
@@ -355,8 +352,7 @@ class Session:
     def close(self) -> None:
         if self._machine.state is not State.CLOSED:
             self._machine.happen(Event.CLOSED)
-        if self._answering is not None:
-            self._answering.cancel()
+        self.cancel()
         if self.link is not None:
             self.link.close()
         if self._transport is not None:
@@ -373,10 +369,14 @@ class Session:
         return self.link
 
     @property
-    def conversation(self) -> Conversation:
-        if self._conversation is None:
+    def asking(self) -> Asking:
+        if self._asking is None:
             raise LinkLost
-        return self._conversation
+        return self._asking
+
+    @property
+    def conversation(self) -> Conversation:
+        return self.asking.conversation
 
 
 def _flow(transport: asyncio.Transport | None, writable: bool) -> None:
@@ -387,27 +387,3 @@ def _flow(transport: asyncio.Transport | None, writable: bool) -> None:
         transport.resume_reading()
     else:
         transport.pause_reading()
-
-
-def _relay(kind: int, frame: bytes) -> bytes:
-    return frame
-
-
-def _unless_no_data(kind: int, frame: bytes) -> bytes | None:
-    """A simple query gets no NoData."""
-    return None if kind == m.NO_DATA else frame
-
-
-def _as_portal(formats: tuple[int, ...]) -> Callable[[int, bytes], bytes | None]:
-    """Turn the description of a statement into that of a portal: no parameters, and the formats that Bind chose."""
-
-    def sink(kind: int, frame: bytes) -> bytes | None:
-        if kind == m.PARAMETER_DESCRIPTION:
-            return None
-        if kind != m.ROW_DESCRIPTION or not formats:
-            return frame
-        fields = m.decode_row_description(frame)
-        chosen = formats * len(fields) if len(formats) == 1 else formats
-        return m.encode_row_description([replace(f, format=c) for f, c in zip(fields, chosen, strict=False)])
-
-    return sink

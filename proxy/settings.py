@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, Literal
 
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -25,7 +28,24 @@ class Settings(BaseSettings):
     startup_seconds: float = Field(20.0, gt=0, description="time a client has to log in")
     question_seconds: float = Field(300.0, gt=0, description="time the protected database has for one question")
     readers: int = Field(8, ge=1, description="connections to the protected database")
-    log_level: str = Field("INFO", description="DEBUG, INFO, WARNING or ERROR")
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="DEBUG, INFO, WARNING or ERROR")
+
+    @field_validator("upstream", "provenance", "shadow")
+    @classmethod
+    def _is_a_dsn(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None:
+            try:
+                conninfo_to_dict(value.get_secret_value())
+            except ProgrammingError:  # its text quotes the DSN, and with it a password
+                raise ValueError(
+                    "not a PostgreSQL connection string, for example postgresql://user@host:5432/database"
+                ) from None
+        return value
+
+    @field_validator("log_level", mode="before")
+    @classmethod
+    def _capital(cls, value: Any) -> Any:
+        return value.upper() if isinstance(value, str) else value
 
     @field_validator("listen")
     @classmethod
@@ -40,10 +60,17 @@ class Settings(BaseSettings):
     def _absolute(cls, value: Path) -> Path:
         return value.expanduser().absolute()
 
+    @field_validator("tls_cert", "tls_key")
+    @classmethod
+    def _is_there(cls, value: Path | None) -> Path | None:
+        if value is not None and not value.is_file():
+            raise ValueError(f"there is no file {value}")
+        return value
+
     @model_validator(mode="after")
     def _certificate_and_key(self) -> Settings:
         if (self.tls_cert is None) != (self.tls_key is None):
-            raise ValueError("tls_cert and tls_key go together")
+            raise ValueError("--tls-cert and --tls-key go together")
         return self
 
     @property

@@ -1,18 +1,40 @@
-"""``pgveil status``: is everything reachable, and who has how much left."""
+"""``pgveil status``: is everything reachable, which replicas are there, and who has how much left."""
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Sequence
+from pathlib import Path
 
 import psycopg
+from psycopg.conninfo import make_conninfo
 
+from proxy.demo import DATABASE
+from proxy.embedded import PORT
 from proxy.settings import Settings
 
 _BUDGET = """
 SELECT analyst, round(spent, 6), round("limit", 6), round("left", 6) FROM provenance.budget ORDER BY 1, 2"""
 _DEPLOYMENT = "SELECT coin, epsilon, delta, allocation, registry_version FROM provenance.deployment"
 _CHARGES = "SELECT count(*), max(at)::timestamptz(0) FROM provenance.charge"
+_PREFIX = "pgveil serve "
+_REPLICAS = """
+SELECT DISTINCT substr(application_name, %s) FROM pg_stat_activity
+WHERE datname = current_database() AND starts_with(application_name, %s) ORDER BY 1"""
+
+
+def application_name() -> str:
+    """How a proxy calls itself at its databases: one name for each process (63 bytes at most)."""
+    return f"{_PREFIX}{socket.gethostname()[:38]}/{os.getpid()}"
+
+
+def demo_dsn(home: Path) -> str | None:
+    """Where the demo of that home has its protected database, if it is running."""
+    sockets = home / "protected" / "socket"
+    if not (sockets / f".s.PGSQL.{PORT}").exists():
+        return None
+    return make_conninfo("", host=str(sockets.resolve()), port=PORT, dbname=DATABASE, user="postgres")
 
 
 def status(settings: Settings) -> tuple[str, bool]:
@@ -27,13 +49,18 @@ def status(settings: Settings) -> tuple[str, bool]:
             coin, epsilon, delta, allocation, version = conn.execute(_DEPLOYMENT).fetchone() or ("?",) * 5
             charges, last = conn.execute(_CHARGES).fetchone() or (0, None)
             budget = conn.execute(_BUDGET).fetchall()
-    except psycopg.Error as error:
-        lines.append(f"provenance  not reachable: {type(error).__name__}")
+            replicas = [row[0] for row in conn.execute(_REPLICAS, (len(_PREFIX) + 1, _PREFIX)).fetchall()]
+    except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+        lines.append("provenance  reachable, but not initialised: run pgveil init")
+        return "\n".join(lines), False
+    except psycopg.Error:
+        lines.append("provenance  not reachable")
         return "\n".join(lines), False
     lines.append(
         f"provenance  coin {coin}, epsilon {epsilon}, delta {delta}, allocation {allocation}, version {version}"
     )
     lines.append(f"ledger      {charges} charges" + (f", the last at {last}" if last else ""))
+    lines.append(f"replicas    {len(replicas)} seen" + (f": {', '.join(replicas)}" if replicas else ""))
     lines += ["", *_table(("analyst", "spent", "limit", "left"), budget)]
     return "\n".join(lines), listening and upstream
 

@@ -1,0 +1,180 @@
+"""How a session has its questions answered: one task at a time, while later messages of the client wait.
+
+*Guarantee*: every way out of a task tells the client something. What PostgreSQL refuses is passed on as it is; a
+refusal of ours also fails the shadow's transaction; a lost connection closes both ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final, Protocol
+
+from proxy import messages as m
+from proxy.answer import Answered, Asker, answer
+from proxy.conversation import Conversation, Portal, Prepared, Reading
+from proxy.encodings import recoded
+from proxy.errors import as_refusal, error_fields, notice
+from proxy.link import FLUSH, SYNC, Link, LinkLost, ShadowError, drop
+from proxy.route import named
+from proxy.runtime import Runtime
+from sqlrewrite.split import split
+
+_UNNAMED: Final = ""
+
+
+class Client(Protocol):
+    """Who is told: the session."""
+
+    def to_client(self, data: bytes) -> None: ...
+
+    def close(self) -> None: ...
+
+    def synced(self) -> None:
+        """A Sync goes out that the client did not send."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether the batch has failed, so that PostgreSQL answers nothing before the next Sync."""
+
+
+class Asking:
+    """The questions of one session."""
+
+    def __init__(
+        self, runtime: Runtime, asker: Asker, link: Link, client: Client, mentioned: Callable[[], list[str]]
+    ) -> None:
+        self._runtime = runtime
+        self._asker = asker
+        self._link = link
+        self._client = client
+        self._mentioned = mentioned  # veil. names that are no settings of ours
+        self._answering: asyncio.Task[Answered] | None = None
+        self.conversation = Conversation(link)
+
+    async def execute(self, name: str, portal: Portal, frame: bytes, alone: bool) -> bool:
+        """Answer a bound question and let PostgreSQL execute what stands for it; whether that portal is now native."""
+        if self._client.failed:
+            return False  # an earlier statement of the batch failed before this task had its turn
+        try:
+            await self._fill(name, portal, held=name, alone=alone)
+            self._link.send(m.EXECUTE, frame)
+            return True
+        except (Exception, asyncio.CancelledError) as error:
+            await self._refuse(error)
+            return False
+
+    async def script(self, text: str) -> None:
+        """A script with a question in it: its parts go to the shadow as one batch, hence one implicit transaction."""
+        link = self._link
+        if self._client.failed:
+            return
+        try:
+            if link.busy:
+                await self.conversation.settle()
+        except ShadowError as error:
+            self._client.to_client(error.frame)  # the script stood in a batch that failed: it is skipped to Sync
+            return
+        except LinkLost:
+            return
+        start, alone = 0, True
+        try:
+            for piece in map(str.strip, split(text)):
+                start = text.index(piece, start)
+                await self._run(piece, alone)
+                start, alone = start + len(piece), False
+        except (Exception, asyncio.CancelledError) as error:
+            await self._refuse(error, start)
+        if not link.lost:
+            self._client.synced()
+            link.send(m.SYNC, SYNC)
+
+    async def _run(self, piece: str, alone: bool) -> None:
+        link, conversation = self._link, self.conversation
+        if self._runtime.router.is_plain(piece.encode()):
+            link.send(m.PARSE, m.encode_parse(_UNNAMED, piece, (), conversation.codec), drop)
+            link.send(m.BIND, m.encode_bind(_UNNAMED, _UNNAMED), drop)
+        else:
+            await self._fill(_UNNAMED, Portal(Prepared(piece)), held=None, alone=alone)
+        link.send(m.DESCRIBE, m.encode_describe(m.PORTAL, _UNNAMED), _unless_no_data)
+        await link.ask(m.EXECUTE, m.encode_execute(_UNNAMED) + FLUSH, _relay)
+
+    async def _fill(self, name: str, portal: Portal, *, held: str | None, alone: bool) -> None:
+        """Put the answer to a question behind its portal."""
+        conversation, text = self.conversation, portal.question.text
+        names = sorted(named(text), key=str)
+        reading = await conversation.read(portal, names, self._mentioned(), held=held, alone=alone)
+        if not self._concerned(reading):
+            conversation.native(name, portal)
+            return
+        self._answering = asyncio.get_running_loop().create_task(answer(self._runtime, self._asker, text, reading))
+        try:
+            answered = await self._answering
+        finally:
+            self._answering = None
+        conversation.finish(name, answered.sql, answered.arrays, portal.result_formats)
+        self._tell(notice(answered.message, answered.bill))
+
+    def _concerned(self, reading: Reading) -> bool:
+        """Whether a protected relation is really meant: a temporary table may bear the same name."""
+        protects = self._runtime.router.protects
+        return any(pair is not None and protects(*pair) for pair in (*reading.resolved.values(), *reading.seen))
+
+    async def _refuse(self, error: BaseException, offset: int = 0) -> None:
+        """Tell the client, and leave the shadow's transaction as failed as the client believes it to be."""
+        if isinstance(error, ShadowError):
+            self._client.to_client(moved(error.frame, offset))
+            return
+        try:
+            if isinstance(error, LinkLost):
+                raise error
+            refusal = as_refusal(error)
+            await self.conversation.fail()
+            self._tell(moved(error_fields(refusal), offset))
+        except LinkLost:
+            self._client.close()
+
+    def _tell(self, frame: bytes) -> None:
+        self._client.to_client(recoded(frame, self._link.parameters.get("client_encoding", "UTF8")))
+
+    def cancel(self) -> bool:
+        """Stop the question that is being answered, if there is one; else it is the shadow that is busy."""
+        if self._answering is None:
+            return False
+        self._answering.cancel()
+        return True
+
+
+def as_portal(formats: tuple[int, ...]) -> Callable[[int, bytes], bytes | None]:
+    """Turn the description of a statement into that of a portal: no parameters, and the formats that Bind chose."""
+
+    def sink(kind: int, frame: bytes) -> bytes | None:
+        if kind == m.PARAMETER_DESCRIPTION:
+            return None
+        if kind != m.ROW_DESCRIPTION or not formats:
+            return frame
+        fields = m.decode_row_description(frame)
+        chosen = formats * len(fields) if len(formats) == 1 else formats
+        return m.encode_row_description([replace(f, format=c) for f, c in zip(fields, chosen, strict=False)])
+
+    return sink
+
+
+def moved(error: bytes, offset: int) -> bytes:
+    """An ErrorResponse about one statement of a script, with its position counted from the start of the script."""
+    at = error.find(b"\0P", 5)
+    stop = error.find(b"\0", at + 2)
+    if not offset or at < 0 or not error[at + 2 : stop].isdigit():
+        return error
+    position = str(int(error[at + 2 : stop]) + offset).encode()
+    return m.encode(error[0], error[5 : at + 2] + position + error[stop:])
+
+
+def _relay(kind: int, frame: bytes) -> bytes:
+    return frame
+
+
+def _unless_no_data(kind: int, frame: bytes) -> bytes | None:
+    """A simple query gets no NoData."""
+    return None if kind == m.NO_DATA else frame

@@ -1,0 +1,183 @@
+"""Administrators come through the same port, reach provenance and nothing else; what they change holds at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from proxies import Proxy, charges, new_analyst, running_proxy
+from psycopg import errors
+
+HAVING = "SELECT disease FROM patient_data GROUP BY disease HAVING count(*) > 5000"
+
+
+@pytest.fixture(scope="module")
+def house(new_upstream: Callable[[], str], shadow_server, tmp_path_factory) -> Iterator[Proxy]:  # type: ignore[no-untyped-def]
+    """A proxy on a database of its own, since the registry is changed here."""
+    log: Path = tmp_path_factory.mktemp("house") / "proxy.log"
+    with running_proxy(new_upstream(), shadow_server.admin_dsn, log) as running:
+        yield running
+
+
+@pytest.fixture
+def admin(house: Proxy) -> Iterator[psycopg.Connection]:
+    with house.connect("admin") as conn:
+        yield conn
+
+
+@pytest.fixture
+def someone(house: Proxy) -> str:
+    return new_analyst(house.upstream)
+
+
+def test_an_administrator_reads_the_reports(house: Proxy, admin: psycopg.Connection, someone: str) -> None:
+    with house.connect(someone) as conn:
+        conn.execute(HAVING)
+    assert admin.execute("SELECT count(*) FROM provenance.charge WHERE analyst = %s", (someone,)).fetchone() == (1,)
+    for view in ("budget", "matrix", "history", "deployment", "relation", "attribute", "analyst"):
+        assert admin.execute(f"SELECT count(*) > 0 FROM provenance.{view}").fetchone() == (True,)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM patient_data",
+        "SELECT count(*) FROM orders",
+        "SELECT * FROM provenance.credential",
+        "SELECT * FROM provenance.secret",
+        "SET ROLE pgveil_reader",
+        "SET ROLE postgres",
+        "COPY patient_data TO STDOUT",
+        "COPY (SELECT 1) TO PROGRAM 'true'",
+        "SELECT pg_read_file('PG_VERSION')",
+        "SELECT query_to_xml('TABLE patient_data', true, true, '')",
+        "CREATE TABLE provenance.mine (a int)",
+        "CREATE TABLE public.mine (a int)",
+        "UPDATE provenance.charge SET amount = 0",
+        "DELETE FROM provenance.charge",
+        "ALTER TABLE provenance.charge DISABLE TRIGGER ALL",
+        "SELECT * FROM pg_authid",
+    ],
+)
+def test_an_administrator_reaches_nothing_else(admin: psycopg.Connection, text: str) -> None:
+    with pytest.raises(psycopg.Error) as refused:
+        admin.execute(text)
+    assert refused.value.sqlstate in ("42501", "42P01", "0A000", "55000", "25006", "23514", "P0001")
+    assert admin.execute("SELECT current_user").fetchone() == ("pgveil_admin",)
+
+
+def test_the_statistics_of_protected_tables_do_not_show(house: Proxy, admin: psycopg.Connection) -> None:
+    with psycopg.connect(house.upstream, autocommit=True) as conn:
+        conn.execute("ANALYZE patient_data")
+    query = "SELECT count(*) FROM pg_stats WHERE tablename IN ('patient_data', 'orders', 'adult')"
+    assert admin.execute(query).fetchone() == (0,)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM provenance.analyst",
+        "SELECT provenance.create_analyst('mallory', 'mallory', 10)",
+        "UPDATE provenance.deployment SET epsilon = 1e6",
+        "SET ROLE pgveil_admin",
+        "SELECT * FROM provenance.charge",
+    ],
+)
+def test_an_analyst_cannot_reach_provenance(house: Proxy, someone: str, text: str) -> None:
+    with house.connect(someone) as conn, pytest.raises(psycopg.Error) as refused:
+        conn.execute(text)
+    assert refused.value.sqlstate in ("42P01", "3F000", "22023", "42704", "42501")
+    with house.connect(someone) as conn:
+        assert conn.execute("SELECT to_regnamespace('provenance')").fetchone() == (None,)
+
+
+def test_a_new_analyst_may_come_at_once(house: Proxy, admin: psycopg.Connection) -> None:
+    admin.execute("SELECT provenance.create_analyst('dora', 'first', 5)")
+    with house.connect("dora", password="first") as conn:
+        assert conn.execute(HAVING).fetchall()
+    admin.execute("SELECT provenance.set_password('dora', 'second')")
+    with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+        house.connect("dora", password="first")
+    house.connect("dora", password="second").close()
+
+
+def test_an_analyst_who_was_dismissed_cannot_ask(house: Proxy, admin: psycopg.Connection, someone: str) -> None:
+    with house.connect(someone) as conn:
+        assert conn.execute(HAVING).fetchall()
+        admin.execute("UPDATE provenance.analyst SET active = false WHERE name = %s", (someone,))
+        with pytest.raises(psycopg.Error):
+            conn.execute("SELECT gender FROM patient_data GROUP BY gender HAVING count(*) > 10")
+    with pytest.raises(psycopg.OperationalError):
+        house.connect(someone)
+
+
+def test_a_limit_holds_from_the_next_question_on(house: Proxy, admin: psycopg.Connection, someone: str) -> None:
+    ask = "SELECT gender, count(*) FROM patient_data GROUP BY gender HAVING count(*) > {}".format
+    with house.connect(someone) as conn:
+        conn.execute(ask(1))
+        admin.execute("UPDATE provenance.analyst SET epsilon_limit = 0.01 WHERE name = %s", (someone,))
+        with pytest.raises(psycopg.Error) as refused:
+            conn.execute(ask(2000))
+        assert refused.value.sqlstate == "53400"
+        assert len(charges(house.upstream, someone)) == 1
+        admin.execute("UPDATE provenance.analyst SET epsilon_limit = NULL WHERE name = %s", (someone,))
+        conn.execute(ask(2000))
+    assert len(charges(house.upstream, someone)) == 2
+
+
+def test_new_defaults_hold_from_the_next_session_on(house: Proxy, admin: psycopg.Connection, someone: str) -> None:
+    admin.execute("""UPDATE provenance.analyst SET settings = '{"veil.beta": "0.17"}' WHERE name = %s""", (someone,))
+    with house.connect(someone) as conn:
+        assert conn.execute("SHOW veil.beta").fetchone() == ("0.17",)
+
+
+def test_a_table_that_is_newly_protected_is_there_for_new_sessions(
+    house: Proxy, admin: psycopg.Connection, someone: str
+) -> None:
+    ask = "SELECT colour, count(*) FROM paint GROUP BY colour HAVING count(*) > 100 ORDER BY 1"
+    with house.connect(someone) as old:
+        assert old.execute("SELECT count(*) FROM city").fetchone() == (43,)
+        with psycopg.connect(house.upstream, autocommit=True) as owner:
+            owner.execute("CREATE TABLE paint (id int PRIMARY KEY, colour text NOT NULL)")
+            owner.execute(
+                "INSERT INTO paint SELECT n, (ARRAY['red', 'blue', 'blue'])[1 + n % 3] FROM generate_series(1, 9000) n"
+            )
+            owner.execute("GRANT SELECT ON paint TO pgveil_reader")
+        admin.execute("SELECT provenance.protect('paint')")
+        admin.execute(
+            "SELECT provenance.declare_attribute('paint', 'colour', members => ARRAY['red', 'blue', 'green'])"
+        )
+        with house.connect(someone) as new:
+            assert [row[0] for row in new.execute(ask)] == ["blue", "red"]
+            with pytest.raises(errors.InsufficientPrivilege):
+                new.execute("SELECT * FROM paint")
+            (there,) = new.execute("SELECT current_database()").fetchone() or ("",)
+        # The old session stays where it was, and its questions about what it sees are answered.
+        assert old.execute("SELECT current_database()").fetchone() != (there,)
+        assert old.execute("SELECT count(*) FROM city").fetchone() == (43,)
+        assert old.execute(HAVING).fetchall()
+        with pytest.raises(errors.UndefinedTable):
+            old.execute(ask)
+        assert old.execute("SELECT 1").fetchone() == (1,)
+    with house.connect(someone) as later:
+        assert later.execute("SELECT current_database()").fetchone() == (there,)
+
+
+def test_an_administrator_who_is_wrong_is_told_natively(admin: psycopg.Connection) -> None:
+    with pytest.raises(errors.Error) as refused:
+        admin.execute("SELECT provenance.protect('no such table at all')")
+    assert refused.value.sqlstate
+    with pytest.raises(errors.CheckViolation), admin.transaction():
+        admin.execute("UPDATE provenance.analyst SET privilege = 11 WHERE name = 'alice'")
+    assert admin.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_administrators_use_the_whole_protocol(admin: psycopg.Connection) -> None:
+    with admin.pipeline():
+        first = admin.execute("SELECT %s::int", (1,))
+        second = admin.execute("SELECT name FROM provenance.relation WHERE name = %s", ("orders",), prepare=True)
+        assert first.fetchone() == (1,) and second.fetchone() == ("orders",)
+    with admin.cursor().copy("COPY (SELECT name FROM provenance.analyst) TO STDOUT") as copy:
+        assert "alice" in [row[0] for row in copy.rows()]

@@ -1,0 +1,164 @@
+"""TLS with a certificate that the test makes: the proxy's own, whatever the shadow speaks."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from proxies import Proxy, running_proxy
+from raw_wire import Ended, Wire, sqlstates
+
+from proxy import messages as m
+
+
+def make_certificate(folder: Path, *names: str) -> tuple[Path, Path]:
+    """A key and a self-signed certificate for these names."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
+    now = datetime.datetime.now(datetime.UTC)
+    others = [x509.DNSName(name) for name in names] + [x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName(others), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    chain, secret = folder / "cert.pem", folder / "key.pem"
+    chain.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    secret.touch(0o600)
+    secret.write_bytes(pem)
+    return chain, secret
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return make_certificate(tmp_path_factory.mktemp("tls"), "localhost")
+
+
+@pytest.fixture(scope="module")
+def secure(upstream: str, shadow_server, certificate: tuple[Path, Path], tmp_path_factory) -> Iterator[Proxy]:  # type: ignore[no-untyped-def]
+    """A proxy with TLS."""
+    options = ("--tls-cert", str(certificate[0]), "--tls-key", str(certificate[1]))
+    log = tmp_path_factory.mktemp("secure") / "proxy.log"
+    with running_proxy(upstream, shadow_server.admin_dsn, log, options=options) as running:
+        yield running
+
+
+def test_a_careful_client_verifies_the_certificate(secure: Proxy, certificate: tuple[Path, Path], analyst: str) -> None:
+    options = {"sslmode": "verify-full", "sslrootcert": str(certificate[0]), "channel_binding": "prefer"}
+    for host in ("localhost", "127.0.0.1"):
+        with secure.connect(analyst, host=host, hostaddr="127.0.0.1", **options) as conn:
+            assert conn.pgconn.ssl_in_use
+            assert conn.execute("SELECT gender FROM patient_data GROUP BY gender HAVING count(*) > 20000").fetchall()
+            rows = conn.execute("SELECT repeat('x', 1000) FROM generate_series(1, 5000)").fetchall()
+            assert len(rows) == 5000
+
+
+def test_a_certificate_of_another_is_not_believed(secure: Proxy, analyst: str, tmp_path: Path) -> None:
+    stranger, _ = make_certificate(tmp_path, "localhost")
+    with pytest.raises(psycopg.OperationalError, match="certificate verify failed"):
+        secure.connect(analyst, sslmode="verify-full", sslrootcert=str(stranger), host="localhost")
+
+
+def test_a_client_without_tls_is_served_too(secure: Proxy, analyst: str) -> None:
+    with secure.connect(analyst, sslmode="disable") as conn:
+        assert not conn.pgconn.ssl_in_use
+        assert conn.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_proxy_without_a_certificate_says_no(proxy: Proxy, analyst: str) -> None:
+    with pytest.raises(psycopg.OperationalError, match="does not support SSL"):
+        proxy.connect(analyst, sslmode="require")
+    with proxy.connect(analyst, sslmode="prefer") as conn:
+        assert conn.execute("SELECT 1").fetchone() == (1,)
+
+
+def handshake(proxy: Proxy, least: ssl.TLSVersion, most: ssl.TLSVersion) -> str | None:
+    """The version that is agreed upon."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_ciphers("ALL:@SECLEVEL=0")  # or the client itself would refuse what is old
+    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+        context.minimum_version, context.maximum_version = least, most
+    with socket.create_connection(("127.0.0.1", proxy.port), timeout=10) as plain:
+        plain.sendall(m.encode_ssl_request())
+        assert plain.recv(1) == b"S"
+        with context.wrap_socket(plain) as secured:
+            return secured.version()
+
+
+def test_tls_is_1_2_or_later(secure: Proxy) -> None:
+    version = ssl.TLSVersion
+    assert handshake(secure, version.TLSv1_2, version.TLSv1_2) == "TLSv1.2"
+    assert handshake(secure, version.TLSv1_2, version.TLSv1_3) == "TLSv1.3"
+    with pytest.raises(ssl.SSLError, match=r"(?i)alert protocol version|EOF occurred"):
+        handshake(secure, version.TLSv1_1, version.TLSv1_1)
+
+
+def test_bytes_before_tls_are_refused(secure: Proxy, analyst: str) -> None:
+    """CVE-2021-23214: somebody in between injects a statement before the encryption starts."""
+    with Wire(secure.port) as wire:
+        wire.send(m.encode_ssl_request() + m.encode_startup({"user": analyst, "database": secure.database}))
+        assert sqlstates(wire.the_rest()) == ["08P01"]
+
+
+def test_a_second_request_for_tls_is_refused(secure: Proxy) -> None:
+    with Wire(secure.port) as wire:
+        wire.send(m.encode_gssenc_request())
+        assert wire.socket.recv(1) == b"N"
+        wire.send(m.encode_gssenc_request())
+        assert sqlstates(wire.the_rest()) == ["08P01"]
+
+
+@pytest.mark.parametrize("garbage", [b"\x16\x03\x01\x00\x05hello", b"GET / HTTP/1.0\r\n\r\n", bytes(64)])
+def test_a_handshake_of_garbage_ends_the_connection(secure: Proxy, analyst: str, garbage: bytes) -> None:
+    with Wire(secure.port) as wire:
+        wire.send(m.encode_ssl_request())
+        assert wire.socket.recv(1) == b"S"
+        wire.send(garbage)
+        with pytest.raises(Ended):
+            while True:
+                wire.more(5)
+    with secure.connect(analyst, sslmode="require") as conn:
+        assert conn.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_cancel_request_may_come_encrypted_or_not(secure: Proxy, analyst: str) -> None:
+    for mode in ("require", "disable"):
+        with secure.connect(analyst, sslmode=mode) as conn:
+            conn.execute("SET statement_timeout = '10s'")
+            timer = threading.Timer(0.3, conn.cancel_safe)
+            timer.start()
+            with pytest.raises(psycopg.errors.QueryCanceled, match="user request"):
+                conn.execute("SELECT pg_sleep(60)")
+            timer.join()
+            assert conn.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_key_without_its_certificate_is_a_mistake_on_the_command_line(
+    upstream: str, certificate: tuple[Path, Path]
+) -> None:
+    command = [sys.executable, "-m", "proxy", "serve", "--upstream", upstream, "--tls-key", str(certificate[1])]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=Path(__file__).parents[2])
+    assert done.returncode == 2 and "go together" in done.stderr and "Traceback" not in done.stderr
