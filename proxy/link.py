@@ -190,10 +190,10 @@ class Link(asyncio.Protocol):
 
     def ask(self, kind: int, data: bytes, sink: Sink) -> asyncio.Future[None]:
         """Like ``send``, and a future that ends with the answer (``ShadowError`` if it is a refusal)."""
+        self.write(data)  # first: if the connection is lost, nobody would wait for the future
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._pending.append(Expected(kind, sink, done))
         self._special += 1
-        self.write(data)
         return done
 
     def write(self, data: bytes) -> None:

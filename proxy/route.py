@@ -19,10 +19,9 @@ from sqlrewrite.relations import relations
 from sqlrewrite.split import split, words
 
 _REMEMBERED: Final = 20_000  # statement texts; a driver repeats few, and a stranger who sends many only empties it
-_SMALL: Final = 4096  # bytes: longer texts are not remembered
-_LARGE: Final = (
-    1 << 18
-)  # bytes: no question is as long (see ``sqlrewrite.parse``), and reading it would keep others waiting
+_SMALL: Final = 4096  # bytes: longer texts are not remembered as passed
+_MEDIUM: Final = 1 << 14  # bytes: nor are readings of longer ones
+_LARGE: Final = 1 << 18  # bytes: no question is as long, and reading a longer text would keep others waiting
 
 # Statements that carry another statement, which sqlglot does not look into: a protected name in one of them is
 # refused with a reason rather than left to the shadow's bare "permission denied".
@@ -73,7 +72,7 @@ class Router:
             read = text.decode()
         except UnicodeDecodeError:
             read = text.decode("latin-1")  # another client encoding: the session decodes what may be ours
-        return (_mentions if len(text) <= _SMALL else _mentions.__wrapped__)(read, self.names)
+        return _mentions(read, self.names)
 
 
 PASS_ALL: Final = Router(frozenset(), frozenset(), ())
@@ -82,13 +81,19 @@ PASS_ALL: Final = Router(frozenset(), frozenset(), ())
 
 def named(text: str) -> frozenset[tuple[str | None, str]]:
     """The relations that sqlglot sees in a statement; none if it cannot read it."""
+    text = text.strip().rstrip(";")
+    return _named(text) if len(text) <= _MEDIUM else _named.__wrapped__(text)
+
+
+@lru_cache(maxsize=1024)
+def _named(text: str) -> frozenset[tuple[str | None, str]]:
     try:
         return frozenset(relations(text))
     except Refusal:
         return frozenset()
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=256)  # of at most _LARGE bytes each: a script is looked at as a whole and again piece by piece
 def _mentions(text: str, names: frozenset[str]) -> bool:
     return any(_statement_mentions(piece, names) for piece in split(text))
 

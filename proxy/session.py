@@ -317,7 +317,7 @@ class Session:
     # -- from the shadow ----------------------------------------------------------------------------------------
 
     def to_client(self, data: bytes) -> None:
-        if self._transport is not None:
+        if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
 
     def batch_failed(self) -> None:

@@ -22,6 +22,11 @@ from sqlrewrite.errors import NotAnswered, SyntaxNotRead, TooComplex
 
 MAX_BYTES = 16 * 1024
 MAX_DEPTH = 32
+# sqlglot tries some constructs twice at every level (LIMIT or a type's name inside parentheses, a JOIN without ON), so
+# its time doubles with each: twelve levels are some 50 ms, thirty are hours, and nothing can interrupt it.
+MAX_CALLS = 10
+MAX_BARE_JOINS = 6
+MAX_WORDS = 1000  # and it reads some forty words in a millisecond
 MAX_CONNECTIVES = 400
 MAX_NAME_BYTES = 63  # NAMEDATALEN - 1: PostgreSQL cuts longer names, and a cut name is another name
 
@@ -120,6 +125,37 @@ def gate(text: str) -> tuple[Token, ...]:
     return tuple(tokens)
 
 
+_HIDDEN = re.compile(r"'(?:[^']|'')*'?|\"(?:[^\"]|\"\")*\"?|--[^\r\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
+_WORD = re.compile(r"[^\W\d]\w*")
+_STRUCTURE = re.compile(
+    r"(?P<call>\w\s*[(\[{])|(?P<open>[(\[{])|(?P<close>[)\]}])|\b(?P<join>join)\b|\b(?:on|using)\b", re.I
+)
+
+
+def is_bounded(text: str) -> bool:
+    """Whether sqlglot is sure to read the text, or to give up, within milliseconds."""
+    opened: list[int] = []
+    joins = 0
+    bare = _HIDDEN.sub(" ", text)
+    if len(_WORD.findall(bare)) > MAX_WORDS:
+        return False
+    for found in _STRUCTURE.finditer(bare):
+        match found.lastgroup:
+            case "call":
+                opened.append(1)
+            case "open":
+                opened.append(0)
+            case "close":
+                opened = opened[:-1]
+            case "join":
+                joins += 1
+            case _:
+                joins = max(0, joins - 1)
+        if sum(opened) > MAX_CALLS or len(opened) > MAX_DEPTH or joins > MAX_BARE_JOINS:
+            return False
+    return True
+
+
 def parse(text: str) -> Parsed:
     """Exactly one statement, read by sqlglot as PostgreSQL's dialect."""
     tokens = gate(text)
@@ -131,6 +167,12 @@ def parse(text: str) -> Parsed:
     for token in body:
         if token.kind == "semicolon":
             raise SyntaxNotRead("a question is one statement", hint="send them one by one", position=token.start + 1)
+    if not is_bounded(text):
+        raise TooComplex(
+            f"a question may have at most {MAX_WORDS} words, {MAX_CALLS} calls inside each other"
+            f" and {MAX_BARE_JOINS} joins without ON",
+            hint="simplify the expressions",
+        )
     try:
         roots = [root for root in sqlglot.parse(text, dialect="postgres") if root is not None]
     except ParseError as error:
@@ -141,7 +183,8 @@ def parse(text: str) -> Parsed:
         ) from None
     except RecursionError:
         raise TooComplex("the statement is nested too deeply to be read", hint="simplify the expressions") from None
-    except SqlglotError:
+    except (SqlglotError, TypeError, AttributeError, ValueError, IndexError, KeyError):
+        # The compiled parser stumbles over half an expression ("a ?") with an error of Python's.
         raise SyntaxNotRead("the statement could not be read") from None
     if len(roots) != 1 or not isinstance(roots[0], exp.Expr):
         raise SyntaxNotRead("a question is one statement", hint="send them one by one")

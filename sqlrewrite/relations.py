@@ -11,7 +11,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from sqlrewrite.parse import MAX_BYTES, fold
+from sqlrewrite.parse import MAX_BYTES, fold, is_bounded
 
 Name: TypeAlias = tuple[str | None, str]
 """(schema, relation); the schema is None where the text gives none."""
@@ -27,7 +27,7 @@ def relations(text: str) -> set[Name]:
     A text that sqlglot cannot read, or holds as an opaque command, gives every name-like word (``mentions``):
     the answer may be too large, never too small.
     """
-    if len(text) > MAX_BYTES:
+    if len(text) > MAX_BYTES or not is_bounded(text):
         return mentions(text)
     try:
         roots = [root for root in sqlglot.parse(text, dialect="postgres") if root is not None]
@@ -37,8 +37,8 @@ def relations(text: str) -> set[Name]:
                 return mentions(text)
             found.update(_tables(root, frozenset()))
         return found
-    except (SqlglotError, RecursionError):
-        return mentions(text)
+    except (SqlglotError, RecursionError, TypeError, AttributeError, ValueError, IndexError, KeyError):
+        return mentions(text)  # the compiled parser stumbles over half an expression with an error of Python's
 
 
 def mentions(text: str) -> set[Name]:

@@ -22,6 +22,8 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 
+_COMMENT = re.compile(r"/\*|\*/")
+
 
 def _tokens(text: str) -> Iterator[tuple[str, int, int]]:
     """(kind, start, stop) of everything that can hide a semicolon or a name."""
@@ -40,21 +42,21 @@ def _tokens(text: str) -> Iterator[tuple[str, int, int]]:
 def _block_end(text: str, at: int) -> int:
     """PostgreSQL's block comments nest."""
     depth = 1
-    for mark in re.finditer(r"/\*|\*/", text[at:]):
+    for mark in _COMMENT.finditer(text, at):
         depth += 1 if mark.group() == "/*" else -1
         if depth == 0:
-            return at + mark.end()
+            return mark.end()
     return len(text)
 
 
 def split(text: str) -> list[str]:
     """The statements of a script, without the semicolons; empty ones (only blanks and comments) are left out."""
     pieces: list[str] = []
-    start, filled = 0, False
+    start, last, filled = 0, 0, False
     atomic, previous = 0, ""
     for kind, begin, stop in _tokens(text):
-        if text[start:begin].strip() and not filled:
-            filled = _has_code(text[start:begin])
+        filled = filled or bool(text[last:begin].strip())  # numbers and operators are no tokens
+        last = stop
         if kind == "word":
             word = text[begin:stop].lower()
             if word == "atomic" and previous == "begin":
@@ -70,18 +72,9 @@ def split(text: str) -> list[str]:
             start, filled = stop, False
         elif kind not in ("line", "block"):
             filled = True
-    if filled or _has_code(text[start:]):
+    if filled or text[last:].strip():
         pieces.append(text[start:])
     return pieces
-
-
-def _has_code(text: str) -> bool:
-    bare = re.sub(r"--[^\r\n]*", "", text)
-    while True:
-        shorter = re.sub(r"/\*(?:(?!/\*|\*/).)*\*/", "", bare, flags=re.DOTALL)
-        if shorter == bare:
-            return bool(bare.strip())
-        bare = shorter
 
 
 def words(text: str) -> list[str]:

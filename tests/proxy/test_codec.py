@@ -138,15 +138,15 @@ def test_a_large_message_in_many_pieces_costs_linear_time() -> None:
     def seconds(size: int) -> float:
         raw = m.encode(m.COPY_DATA, bytes(size))
         frames = Frames(1 << 30)
-        start = time.perf_counter()
+        start = time.process_time()  # not the clock on the wall: the machine may be busy
         got = [found for at in range(0, len(raw), 256) for found in frames.feed(raw[at : at + 256])]
-        took = time.perf_counter() - start
+        took = time.process_time() - start
         assert got == [(m.COPY_DATA, raw)]
         return took
 
     small = min(seconds(1 << 18) for _ in range(5))
     large = min(seconds(1 << 22) for _ in range(3))
-    assert large < 16 * small * 4  # quadratic would be 16 times 16
+    assert large < 16 * small * 8  # quadratic would be 16 times 16
 
 
 def test_cancel_requests_carry_keys_of_4_to_256_bytes() -> None:
