@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from psycopg import AsyncConnection, OperationalError
+from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 from psycopg.types.json import Jsonb
 from psycopg_pool import AsyncConnectionPool
@@ -54,6 +55,8 @@ async def connected(pool: Pool, *, autocommit: bool = True) -> AsyncIterator[Asy
     """
     try:
         async with pool.connection() as conn:
+            if conn.info.transaction_status is not TransactionStatus.IDLE:
+                await conn.rollback()  # a task that was cancelled in the middle left it so
             await conn.set_autocommit(autocommit)
             yield conn
     except OperationalError as failure:

@@ -44,22 +44,22 @@ class Frames:
     that is has its own bound besides. Both may be changed between two calls of ``feed``.
     """
 
-    __slots__ = ("_need", "_rest", "limit", "limits")
+    __slots__ = ("_need", "limit", "limits", "rest")
 
     def __init__(self, limit: int, limits: Mapping[int, int] | None = None) -> None:
         self.limit = limit
         self.limits = limits
-        self._rest = bytearray()  # grows in place: a large message in many pieces costs linear time
-        self._need = 0  # how long ``_rest`` must be before it is worth another look
+        self.rest = bytearray()  # grows in place: a large message in many pieces costs linear time
+        self._need = 0  # how long ``rest`` must be before it is worth another look
 
     @property
     def pending(self) -> int:
         """Bytes of an unfinished message."""
-        return len(self._rest)
+        return len(self.rest)
 
     def feed(self, data: bytes) -> list[tuple[int, bytes]]:
         """The messages that these bytes complete."""
-        rest = self._rest
+        rest = self.rest
         if rest:
             rest += data
             if len(rest) < self._need:

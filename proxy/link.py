@@ -11,12 +11,14 @@ Only whole frames are passed on, so pgveil may write a message of its own betwee
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias, cast
 
 from proxy import messages as m
+from proxy.codec import EMPTY_LIMIT, SMALL_LIMIT
 
 Sink: TypeAlias = Callable[[int, bytes], bytes | None]
 """Takes one frame of an answer; what it returns goes to the client.
@@ -109,6 +111,46 @@ RELAYED: Final[dict[int, Expected]] = {
 }
 
 
+_head: Final = struct.Struct(">BI").unpack_from
+_DATA_ROW: Final = m.DATA_ROW
+_ROW_DESCRIPTION: Final = m.ROW_DESCRIPTION
+_READY_FOR_QUERY: Final = m.READY_FOR_QUERY
+_RUN: Final = 8  # rows of one width that make it worth looking for more
+
+# What may stand in a batch that is sent on unread: the expected answer, and how long the message may be.
+_BATCH: Final[dict[int, tuple[Expected | None, int]]] = {
+    m.FLUSH: (None, EMPTY_LIMIT),
+    m.SYNC: (RELAYED[m.SYNC], EMPTY_LIMIT),
+    **{kind: (RELAYED[kind], SMALL_LIMIT) for kind in (m.BIND, m.DESCRIBE, m.EXECUTE, m.CLOSE)},
+}
+
+_UNFIT: Final = (None, 0)
+
+
+def batch(data: bytes) -> list[Expected] | None:
+    """The answers to come, if these are whole and small messages of an extended batch without a Parse; else None."""
+    answers: list[Expected] = []
+    start, end = 0, len(data)
+    while end - start >= 5:
+        kind, length = _head(data, start)
+        expected, limit = _BATCH.get(kind, _UNFIT)
+        if not 4 <= length <= limit:
+            return None
+        if expected is not None:
+            answers.append(expected)
+        start += length + 1
+    return answers if start == end else None
+
+
+def _alike(data: bytes, start: int, width: int) -> int:
+    """How many whole frames from here on have the same head: each of them says where the next one begins."""
+    count = (len(data) - start) // width
+    for at in range(start, start + 5):
+        column = data[at : start + count * width : width]
+        count -= len(column.lstrip(column[:1]))
+    return count
+
+
 class Link(asyncio.Protocol):
     """The frames of one server connection, after its login (see ``proxy.login``)."""
 
@@ -179,6 +221,11 @@ class Link(asyncio.Protocol):
         self._pending.append(expected)
         self.transport.write(data)  # type: ignore[union-attr]
 
+    def relay_batch(self, answers: list[Expected], data: bytes) -> None:
+        """The same for several."""
+        self._pending.extend(answers)
+        self.transport.write(data)  # type: ignore[union-attr]
+
     def send(self, kind: int, data: bytes, sink: Sink | None = None) -> None:
         """Send a frame of ours; ``sink`` takes its answer (None: the client gets it)."""
         if sink is None:
@@ -225,13 +272,22 @@ class Link(asyncio.Protocol):
         i, sent, size = 0, 0, len(data)
         pending = self._pending
         out: list[bytes] = []
-        while i + 5 <= size:
-            stop = i + 1 + int.from_bytes(data[i + 1 : i + 5], "big")
+        last, before = size - 5, 0  # the length of the row before this one; -1: widths differ, so do not look for runs
+        while i <= last:
+            kind, length = _head(data, i)
+            stop = i + 1 + length
             if stop > size:
                 break
-            kind = data[i]
             if self._special == 0:
-                if kind == m.READY_FOR_QUERY:
+                if kind == _DATA_ROW:
+                    if length == before:
+                        count = _alike(data, i, length + 1)
+                        before = 0 if count >= _RUN else -1
+                        i += count * (length + 1)
+                        continue
+                    if before >= 0:
+                        before = length
+                elif kind == _READY_FOR_QUERY:
                     self.status = data[i + 5]
                     while pending and pending.popleft().kind not in _UNTIL_READY:
                         pass
@@ -240,7 +296,10 @@ class Link(asyncio.Protocol):
                         self._copy_ended()
                     if pending and pending[0].kind not in _UNTIL_READY:
                         pending.popleft()
-                elif kind != m.DATA_ROW:
+                elif kind == _ROW_DESCRIPTION:
+                    if pending and pending[0].kind == m.DESCRIBE:
+                        pending.popleft()
+                else:
                     self._rare(kind, data[i:stop])
                 i = stop
                 continue
@@ -260,10 +319,7 @@ class Link(asyncio.Protocol):
     def _rare(self, kind: int, frame: bytes) -> None:
         """Frames off the hot path that change what is expected."""
         pending = self._pending
-        if kind == m.ROW_DESCRIPTION:
-            if pending and pending[0].kind == m.DESCRIBE:
-                pending.popleft()
-        elif kind == m.ERROR_RESPONSE:
+        if kind == m.ERROR_RESPONSE:
             self._error(frame)
         elif kind == m.PARAMETER_STATUS:
             self.note_parameter(frame)

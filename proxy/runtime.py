@@ -29,7 +29,7 @@ from proxy import messages as m
 from proxy.backend import Backend, configure
 from proxy.link import ShadowError as Refused
 from proxy.login import Target
-from proxy.route import Router
+from proxy.route import PASS_ALL, Router
 from proxy.settings import Settings
 from proxy.shadow import Generation, Shadow
 from sqlrewrite.catalog import Catalog
@@ -71,6 +71,7 @@ class Runtime:
         self._shadow_dsn = shadow_dsn
         self._shadow: Shadow | None = None
         self._house: House | None = None
+        self.router = PASS_ALL  # of the house; an attribute, since every statement asks for it
         self._admitted: set[tuple[Generation, str]] = set()
         self._building = asyncio.Lock()
         self.mock_secret = b""
@@ -88,10 +89,6 @@ class Runtime:
         if self._house is None:
             raise RuntimeError("the proxy has not been started")
         return self._house
-
-    @property
-    def router(self) -> Router:
-        return self.house.router
 
     @property
     def shadow(self) -> Shadow:
@@ -126,6 +123,7 @@ class Runtime:
                 coin=versions.coin,
                 seed=int.from_bytes(key[:8], "big", signed=True),
             )
+            self.router = self._house.router
             log.info(
                 "registry version %d: %d protected, %d public relations; shadow database %s",
                 catalog.version,

@@ -20,7 +20,7 @@ from proxy.asking import Asking, as_portal
 from proxy.codec import FRONTEND_LIMITS, Frames
 from proxy.conversation import Conversation, Portal, Prepared
 from proxy.errors import as_refusal, error_fields
-from proxy.link import FLUSH, RELAYED, Link, LinkLost, Sink
+from proxy.link import FLUSH, RELAYED, Link, LinkLost, Sink, batch
 from proxy.protocol import Action, Event, Machine, State
 from proxy.route import PASS_ALL, Router
 from proxy.runtime import Runtime
@@ -32,7 +32,10 @@ _MENTIONED_LIMIT: Final = 1000  # names; who writes more unknown ones learns of 
 _WAITING_LIMIT: Final = 1 << 20  # bytes that a client may talk ahead while a question is answered
 _UNNAMED: Final = ""
 _QUERY: Final = RELAYED[m.QUERY]
-_HARMLESS: Final = frozenset((m.BIND, m.DESCRIBE, m.EXECUTE, m.CLOSE, m.FLUSH, m.SYNC))
+_SYNCED: Final = [RELAYED[m.SYNC]]
+_READY: Final = State.READY
+_Q: Final = m.QUERY
+_PASSED: Final = PASS_ALL.passed
 _FORGETTING: Final = (b"deallocate", b"discard")
 
 
@@ -73,27 +76,27 @@ class Session:
             or self._queue
             or self._statements
             or self._portals
-            or self._machine.state is not State.READY
-            or self._frames.pending
+            or self._machine.state is not _READY
+            or self._frames.rest
         ):
             self._queue.extend(self._frames.feed(data))
             self._waiting += len(data)
             self._pump()
-        elif (
-            data[0] == m.QUERY
-            and len(data) == 1 + int.from_bytes(data[1:5], "big")
-            and data[5:-1] in self._router.passed
-        ):
-            self.link_.relay_one(_QUERY, data)  # the hot path: a simple query that was seen before and is not ours
-        else:
-            frames = self._frames.feed(data)
-            kinds = [kind for kind, _ in frames]
-            if _HARMLESS.issuperset(kinds) and not self._frames.pending:
-                self._mixed = kinds[-1] != m.SYNC
-                self.link_.relay(kinds, data)  # no question is prepared, so none can be bound or executed
+        elif data[0] == _Q:
+            passed = _PASSED if self._asker is None else self._runtime.router.passed
+            if data[5:-1] in passed and len(data) == 1 + int.from_bytes(data[1:5], "big") > 5:
+                self.link_.relay_one(_QUERY, data)  # the hot path: a simple query that was seen before and is not ours
             else:
-                self._queue.extend(frames)
-                self._pump()
+                self._take(data)
+        elif (answers := batch(data)) is not None:
+            self._mixed = answers[-1:] != _SYNCED
+            self.link_.relay_batch(answers, data)  # no question is prepared, so none can be bound or executed
+        else:
+            self._take(data)
+
+    def _take(self, data: bytes) -> None:
+        self._queue.extend(self._frames.feed(data))
+        self._pump()
 
     def _pump(self) -> None:
         """Take up messages until one of them needs time."""
