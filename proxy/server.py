@@ -346,5 +346,16 @@ async def _forward_cancel(target: Target, greeting: Greeting) -> None:
 
 
 def _with_defaults(wanted: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
-    """An analyst's own defaults, overridden by what the client asks for at startup."""
-    return {**{name: value for name, value in defaults.items() if name.startswith("veil.")}, **wanted}
+    """An analyst's own defaults, overridden by what the client asks for at startup.
+
+    They travel in front of the client's own ``options``: PostgreSQL lets a later -c win, but a parameter of its own
+    wins over any -c.
+    """
+    own = [f"-c {name}={_escaped(value)}" for name, value in defaults.items() if name.startswith("veil.")]
+    options = " ".join((*own, *([wanted["options"]] if wanted.get("options") else [])))
+    return {**wanted, **({"options": options} if options else {})}
+
+
+def _escaped(value: str) -> str:
+    """A value inside ``options``, where blanks separate and a backslash escapes."""
+    return value.replace("\\", "\\\\").replace(" ", "\\ ")

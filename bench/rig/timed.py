@@ -30,7 +30,7 @@ STAGES: Final = (  # name, module, what is wrapped there; in the order of the ro
     ("synopsis: known already?", "provenance.synopses", "Synopses.find"),
     ("ledger: charge", "provenance.ledger", "Ledger.charge"),
     ("generate", "sqlrewrite.generate", "generate"),
-    ("data: measure", "proxy.backend", "Backend.measure"),
+    ("data: measure", "proxy.backend", "Reader.measure"),
     ("noise", "mechanisms.release", "release"),
     ("synopsis: keep", "provenance.synopses", "Synopses.keep"),
     ("ledger: what is left?", "provenance.ledger", "Ledger.remaining"),
