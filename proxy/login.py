@@ -147,10 +147,13 @@ def _authenticate(scram: ScramLogin, frame: bytes, password: str) -> bytes | Non
 
 async def cancel(target: Target, greeting: Greeting) -> None:
     """Ask the server to cancel what that link is running."""
-    if target.socket_path is not None:
-        _, writer = await asyncio.open_unix_connection(target.socket_path)
-    else:
-        _, writer = await asyncio.open_connection(target.host, target.port)
-    writer.write(m.encode_cancel(greeting.pid, greeting.key))
-    await writer.drain()
-    writer.close()
+    async with asyncio.timeout(_TIMEOUT):
+        if target.socket_path is not None:
+            reader, writer = await asyncio.open_unix_connection(target.socket_path)
+        else:
+            reader, writer = await asyncio.open_connection(target.host, target.port)
+        try:
+            writer.write(m.encode_cancel(greeting.pid, greeting.key))
+            await reader.read()  # the server hangs up when the signal is on its way
+        finally:
+            writer.close()

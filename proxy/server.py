@@ -80,11 +80,11 @@ class Server:
             if pid not in self.by_pid:
                 return pid
 
-    def cancel(self, request: CancelRequest) -> None:
+    async def cancel(self, request: CancelRequest) -> None:
         """Cancel what the session with that number and secret does; a wrong guess gets the same silence."""
         client = self.by_pid.get(request.pid)
         if client is not None and secrets.compare_digest(client.key, request.key):
-            client.cancel()
+            await client.cancel()
 
 
 class Client(asyncio.Protocol):
@@ -182,8 +182,7 @@ class Client(asyncio.Protocol):
                     self._transport.write(b"N")
                     return
                 case CancelRequest():
-                    self.server.cancel(packet)
-                    self._close()
+                    self._spawn(self._cancel_and_close(packet))
                     return
                 case StartupMessage():
                     self._startup = None
@@ -300,12 +299,17 @@ class Client(asyncio.Protocol):
 
     # -- the end ------------------------------------------------------------------------------------------------
 
-    def cancel(self) -> None:
+    async def _cancel_and_close(self, request: CancelRequest) -> None:
+        """libpq takes the end of the connection for "delivered": it must not come earlier."""
+        await self.server.cancel(request)
+        self._close()
+
+    async def cancel(self) -> None:
         """The client's second connection asked to stop what this one does."""
         if self.session is None or self.session.cancel():
             return
         if self._target is not None and self._greeting is not None:
-            self._spawn(_forward_cancel(self._target, self._greeting))
+            await _forward_cancel(self._target, self._greeting)
 
     def fail(self, refusal: Refusal) -> None:
         """Say why, and hang up."""
@@ -341,7 +345,7 @@ class Client(asyncio.Protocol):
 async def _forward_cancel(target: Target, greeting: Greeting) -> None:
     try:
         await cancel(target, greeting)
-    except OSError:
+    except (OSError, TimeoutError):
         log.warning("a cancel request did not reach the shadow")
 
 
@@ -351,11 +355,11 @@ def _with_defaults(wanted: Mapping[str, str], defaults: Mapping[str, str]) -> di
     They travel in front of the client's own ``options``: PostgreSQL lets a later -c win, but a parameter of its own
     wins over any -c.
     """
-    own = [f"-c {name}={_escaped(value)}" for name, value in defaults.items() if name.startswith("veil.")]
+    own = ["-c " + _escaped(f"{name}={value}") for name, value in defaults.items() if name.startswith("veil.")]
     options = " ".join((*own, *([wanted["options"]] if wanted.get("options") else [])))
     return {**wanted, **({"options": options} if options else {})}
 
 
-def _escaped(value: str) -> str:
-    """A value inside ``options``, where blanks separate and a backslash escapes."""
-    return value.replace("\\", "\\\\").replace(" ", "\\ ")
+def _escaped(word: str) -> str:
+    """One word inside ``options``, where blanks separate and a backslash escapes."""
+    return word.replace("\\", "\\\\").replace(" ", "\\ ")

@@ -52,14 +52,14 @@ def cancel_later(conn: psycopg.Connection, condition: Callable[[], bool]) -> thr
     return thread
 
 
-def sleeping(shadow: str) -> bool:
+def sleeping(shadow: str, analyst: str) -> bool:
     with psycopg.connect(shadow) as conn:
-        query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
-        return conn.execute(query).fetchone() == (1,)
+        query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND usename = %s"
+        return conn.execute(query, (analyst,)).fetchone() == (1,)
 
 
-def test_a_statement_on_the_shadow_is_cancelled(session: psycopg.Connection, shadow_server) -> None:  # type: ignore[no-untyped-def]
-    thread = cancel_later(session, lambda: sleeping(shadow_server.admin_dsn))
+def test_a_statement_on_the_shadow_is_cancelled(session: psycopg.Connection, analyst: str, shadow_server) -> None:  # type: ignore[no-untyped-def]
+    thread = cancel_later(session, lambda: sleeping(shadow_server.admin_dsn, analyst))
     with pytest.raises(errors.QueryCanceled):
         session.execute("SELECT pg_sleep(60)")
     thread.join()
@@ -123,7 +123,7 @@ def test_only_the_right_key_cancels(proxy: Proxy, analyst: str, shadow_server, m
     with Wire(proxy.port) as wire:
         wire.login(analyst, proxy.database, minor=minor)  # type: ignore[arg-type]
         wire.send(m.encode_query("SELECT pg_sleep(60)"))
-        when(lambda: sleeping(shadow_server.admin_dsn))
+        when(lambda: sleeping(shadow_server.admin_dsn, analyst))
         wrong = bytes([wire.key[0] ^ 1]) + wire.key[1:]
         for pid, key in ((wire.pid, wrong), (wire.pid, wire.key + b"\0"), (wire.pid ^ 1, wire.key)):
             knock(proxy, pid, key)
