@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Decimal
 
 from mechanisms.errors import BadSetting
@@ -67,6 +67,12 @@ class Accuracy:
     confidence: Decimal
     epsilon: Decimal | None = None
     max_epsilon: Decimal | None = None
+
+    def shared(self, questions: int) -> Accuracy:
+        """The accuracy of one of several questions that one statement combines: a miss in any may be a miss of all."""
+        if questions == 1:
+            return self
+        return replace(self, beta=(self.beta / questions).quantize(Decimal("1e-18"), ROUND_FLOOR))
 
     def __post_init__(self) -> None:
         for name in ("beta", "alpha", "confidence"):

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mechanisms import values
 from mechanisms.sampler import Source, draw
 from mechanisms.threshold import Share
-from mechanisms.values import Exact, Noisy
+from mechanisms.values import Exact, Noisy, Passed
 
 LARGEST = 2**62
 """Exact numbers are clamped to this; draws stay within 2**50, so a sum never leaves 64 bits."""
@@ -30,3 +31,24 @@ def release(exact: Exact, shares: Sequence[Share], source: Source = os.urandom) 
     for row, share in enumerate(shares):
         noise[row] = draw(share.noise, cells, source)
     return Noisy(np.clip(exact.open_for_release(), -LARGEST, LARGEST) + noise)
+
+
+def release_found(
+    statistics: Exact,
+    presence: Exact,
+    shares: Sequence[Share],
+    presence_share: Share,
+    threshold: int,
+    source: Source = os.urandom,
+) -> tuple[Passed, Noisy]:
+    """Noise for groups whose keys nobody knew before: a group is named only if its noisy number of units passes.
+
+    *Guarantee*: a group that one unit alone brings into being has one unit in it, so it is named with probability
+    at most P[1 + X >= threshold], which ``key_threshold`` makes at most delta over the groups that a unit can touch;
+    groups that are there with and without the unit pay ``presence_share`` and ``shares`` as usual (stability-based
+    selection, Korolova et al. 2009).
+    """
+    counted = release(presence, [presence_share], source).row(0)
+    noisy = release(statistics, shares, source)
+    passed = np.flatnonzero(counted >= threshold).astype(np.int64)
+    return Passed(passed, values._RELEASE), Noisy(noisy.values[:, passed])

@@ -74,7 +74,15 @@ def interval_at(sensitivity: int, epsilon: Decimal, confidence: Decimal) -> Shar
     return Share(noise, noise.shift(_one_side(confidence)), round_up(epsilon), None)
 
 
-def decide(noisy: Lattice, direction: int, threshold: int, share: Share) -> NDArray[np.bool_]:
+def key_threshold(presence: Share, delta: Decimal, touched: int) -> int:
+    """From which noisy number of units on a group of an unknown domain is named.
+
+    *Guarantee*: touched * P[1 + X >= threshold] <= delta for the presence share's noise X.
+    """
+    return presence.noise.shift(WIDE.divide(delta, Decimal(touched))) + 2
+
+
+def decide(noisy: Lattice, direction: int, threshold: int | Lattice, share: Share) -> NDArray[np.bool_]:
     """Which groups are kept: "aggregate >= threshold" (+1) or "aggregate <= threshold" (-1), leaning by the shift."""
     match direction:
         case 1:

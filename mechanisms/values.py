@@ -7,7 +7,7 @@ numbers are integer multiples of a public lattice unit.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import numpy as np
@@ -32,6 +32,17 @@ class Exact:
         """Aggregates and cells: both are public."""
         return self.__values.shape[0], self.__values.shape[1]
 
+    def combine(self, weights: Lattice) -> Exact:
+        """Integer combinations of the rows, one for each row of ``weights``; still nobody may see them.
+
+        Computed in whole numbers of any size and clamped to 62 bits at the end: clamping the result moves no two
+        results apart, so what one unit changes stays bounded as claimed.
+        """
+        if np.array_equal(weights, np.eye(self.__values.shape[0], dtype=np.int64)):
+            return self
+        exact = weights.astype(object) @ self.__values.astype(object)
+        return Exact(np.clip(exact, -(2**62), 2**62).astype(np.int64))
+
     def open_for_release(self) -> Lattice:
         """The numbers themselves; called by ``release`` and by nothing else (a test says so)."""
         return self.__values
@@ -51,11 +62,30 @@ class Exact:
         raise TypeError("exact numbers are not copied out")
 
 
+_RELEASE = object()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Passed:
+    """Which groups of an unknown domain may be named: only ``release_found`` says so."""
+
+    indices: NDArray[np.int64]
+    told_by: object = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if self.told_by is not _RELEASE:
+            raise TypeError("which groups may be named is for the release to say")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Noisy:
-    """Released numbers: anything computed from them is free."""
+    """Released numbers: anything computed from them is free.
+
+    ``keys`` are the texts of the groups' keys where the release found them, rather than a public domain.
+    """
 
     values: Lattice
+    keys: tuple[tuple[str | None, ...], ...] | None = None
 
     def row(self, aggregate: int) -> Lattice:
         """One aggregate over all cells."""
