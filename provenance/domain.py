@@ -48,16 +48,16 @@ def with_domain(column: Column, told: Mapping[str, Any] | None, domain: tuple[Ke
     """The column with what is declared about it; bounds are numbers, a range of dates is its domain only."""
     if told is None:
         return Attribute(column.name, column.type_name, column.not_null)
-    bounds = (
-        {} if column.base in _DATES else {side: told[side] for side in ("lower", "upper") if told[side] is not None}
-    )
+    numbers = column.base not in _DATES
+    lower, upper = (Decimal(told[side]) if numbers and told[side] is not None else None for side in ("lower", "upper"))
     return Attribute(
         column.name,
         column.type_name,
         column.not_null,
         domain=domain,
+        lower=lower,
+        upper=upper,
         constant_per_unit=told["constant_per_unit"],
-        **{side: Decimal(bound) for side, bound in bounds.items()},
     )
 
 

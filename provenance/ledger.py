@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from decimal import Decimal
 from typing import Any
@@ -14,9 +14,9 @@ from psycopg.rows import TupleRow
 from psycopg.types.json import Jsonb
 from psycopg_pool import AsyncConnectionPool
 
-from mechanisms.loss import Coin
+from mechanisms.loss import Coin, Loss
 from provenance import accountant, model
-from provenance.errors import CommitUnknownError, LedgerUnreachable, NotActive, StaleCatalog
+from provenance.errors import CommitUnknownError, LedgerUnreachable, LimitReached, NotActive, StaleCatalog
 from provenance.model import Allocation, Analyst, Balance, Balances, Charge, Deployment, Receipt, Remaining
 
 log = logging.getLogger(__name__)
@@ -75,18 +75,36 @@ class Ledger:
         self._pool = pool
 
     async def charge(self, charge: Charge) -> Receipt:
-        """Pay for a question in one transaction.
+        """Pay for one question; see ``charge_all``."""
+        (receipt,) = await self.charge_all([charge])
+        return receipt
+
+    async def charge_all(self, charges: Sequence[Charge]) -> list[Receipt]:
+        """Pay for the questions of one analyst's statement in one transaction: for all of them or for none.
 
         *Guarantee*: a receipt exists only if the charge is committed and every limit holds with it included; a
         connection lost at COMMIT gives no receipt, and what it may have committed stays spent.
         """
         async with connected(self._pool, autocommit=False) as conn:
             try:
-                return await self._charge(conn, charge)
+                return await self._charge(conn, charges)
             except BaseException:
                 if not conn.closed:
                     await conn.rollback()
                 raise
+
+    async def verdict(self, analyst: str, asked: Loss) -> LimitReached | None:
+        """What the till would say to such a charge now; nothing is spent and nothing is locked."""
+        async with connected(self._pool) as conn, conn.pipeline():
+            state = await conn.execute(STATE, (analyst,))
+            totals = await conn.execute(_BALANCES, (analyst,))
+            deployment, who = _read_state(await state.fetchone(), analyst)
+            balances = _balances(await totals.fetchall())
+        try:
+            accountant.admit(deployment, who, balances, asked)
+        except LimitReached as refusal:
+            return refusal
+        return None
 
     async def remaining(self, analyst: str) -> Remaining:
         """What an active analyst has left: for the bill of an answer that was free."""
@@ -98,23 +116,34 @@ class Ledger:
                 raise accountant.not_active(analyst)
             return accountant.remaining(deployment, who, _balances(await totals.fetchall()))
 
-    async def _charge(self, conn: AsyncConnection[TupleRow], charge: Charge) -> Receipt:
+    async def _charge(self, conn: AsyncConnection[TupleRow], charges: Sequence[Charge]) -> list[Receipt]:
+        name = charges[0].analyst
+        if any(charge.analyst != name for charge in charges):
+            raise ValueError("a statement has one analyst")
         async with conn.pipeline():  # first round trip: BEGIN, lock, read
-            locked = await conn.execute(_LOCK, (charge.analyst,))
-            state = await conn.execute(STATE, (charge.analyst,))
-            relation = await conn.execute(_RELATION, (charge.relation_id,))
-            deployment, analyst = _read_state(await state.fetchone(), charge.analyst)
-            label = _check_versions(charge, deployment, await relation.fetchone())
-            before = _balances(await locked.fetchall())
-        after = accountant.admit(deployment, analyst, before, charge.loss)
-        converted = accountant.epsilon_spent(deployment, charge.loss.amount)
-        epsilon = converted if charge.epsilon is None else charge.epsilon
-        remaining = accountant.remaining(deployment, analyst, after)
+            locked = await conn.execute(_LOCK, (name,))
+            state = await conn.execute(STATE, (name,))
+            relations = [await conn.execute(_RELATION, (charge.relation_id,)) for charge in charges]
+            deployment, analyst = _read_state(await state.fetchone(), name)
+            labels = [
+                _check_versions(charge, deployment, await relation.fetchone())
+                for charge, relation in zip(charges, relations, strict=True)
+            ]
+            balances = _balances(await locked.fetchall())
+        epsilons: list[Decimal] = []
+        for charge in charges:
+            balances = accountant.admit(deployment, analyst, balances, charge.loss)
+            converted = accountant.epsilon_spent(deployment, charge.loss.amount)
+            epsilons.append(converted if charge.epsilon is None else charge.epsilon)
+        remaining = accountant.remaining(deployment, analyst, balances)
         try:
             async with conn.pipeline():  # second: INSERT (whose trigger moves the balances), COMMIT
-                inserted = await conn.execute(_INSERT, _row(charge, label, epsilon))
+                inserted = [
+                    await conn.execute(_INSERT, _row(charge, label, epsilon))
+                    for charge, label, epsilon in zip(charges, labels, epsilons, strict=True)
+                ]
                 await conn.commit()
-                row = await inserted.fetchone()
+                rows = [await one.fetchone() for one in inserted]
         except OperationalError as lost:
             if conn.closed or conn.broken:
                 raise CommitUnknownError(
@@ -122,9 +151,13 @@ class Ledger:
                     hint="Ask again later; if it lasts, tell the administrator.",
                 ) from lost
             raise
-        if row is None:
+        if None in rows:
             raise CommitUnknownError("the ledger did not confirm the charge")
-        return Receipt(int(row[0]), charge, epsilon, remaining, model._TILL)
+        return [
+            Receipt(int(row[0]), charge, epsilon, remaining, model._TILL)
+            for row, charge, epsilon in zip(rows, charges, epsilons, strict=True)
+            if row is not None
+        ]
 
 
 def deployment_of(row: TupleRow) -> Deployment:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from psycopg import AsyncConnection, Error, sql
@@ -13,6 +14,7 @@ from psycopg_pool import AsyncConnectionPool
 
 from mechanisms.loss import Coin
 from provenance import ledger
+from provenance.constraints import Constraints
 from provenance.domain import MOST_GROUPS, Column, Listing, listing, with_domain
 from provenance.migrate import READER_ROLE, derive, role_password
 from provenance.model import Analyst, Deployment
@@ -23,7 +25,7 @@ log = logging.getLogger(__name__)
 Pool = AsyncConnectionPool[AsyncConnection[TupleRow]]
 
 _VERSIONS = """
-SELECT d.registry_version, d.coin,
+SELECT d.registry_version, d.coin, d.payment_delta,
        (SELECT jsonb_object_agg(r.id, r.data_version) FROM provenance.relation r WHERE r.active)
 FROM provenance.deployment d"""
 
@@ -51,6 +53,28 @@ JOIN pg_catalog.pg_type b ON b.oid = CASE t.typtype WHEN 'd' THEN t.typbasetype 
 WHERE b.typtype IN ('b', 'e', 'r', 'm') AND NOT (t.typtype = 'd' AND b.typcategory = 'A')
 ORDER BY n.nspname, c.relname, a.attnum"""
 
+# Only constraints that were checked against every row (and of PostgreSQL 18 none WITHOUT OVERLAPS). A deferred one may
+# fail inside a transaction, and holds in every committed snapshot. A table with heirs shares its keys with none.
+_CONSTRAINTS = """
+SELECT n.nspname, c.relname, k.contype::text, k.columns, tn.nspname, t.relname, k.target_columns,
+       CASE WHEN k.contype = 'c' THEN pg_catalog.pg_get_expr(k.conbin, k.conrelid) END
+FROM unnest(%s::text[], %s::text[]) AS wanted (schema, name)
+JOIN pg_catalog.pg_namespace n ON n.nspname = wanted.schema
+JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = wanted.name AND c.relkind IN ('r', 'p')
+CROSS JOIN LATERAL (
+    SELECT s.*, ARRAY(SELECT a.attname::text FROM unnest(s.conkey) WITH ORDINALITY AS x (number, place)
+                      JOIN pg_catalog.pg_attribute a ON a.attrelid = s.conrelid AND a.attnum = x.number
+                      ORDER BY x.place) AS columns,
+           ARRAY(SELECT a.attname::text FROM unnest(s.confkey) WITH ORDINALITY AS x (number, place)
+                 JOIN pg_catalog.pg_attribute a ON a.attrelid = s.confrelid AND a.attnum = x.number
+                 ORDER BY x.place) AS target_columns
+    FROM pg_catalog.pg_constraint s
+    WHERE s.conrelid = c.oid AND s.contype IN ('p', 'u', 'f', 'c') AND s.convalidated
+      AND NOT (s.contype = 'c' AND s.connoinherit) AND NOT (c.relkind = 'r' AND c.relhassubclass)
+      AND coalesce((to_jsonb(s) ->> 'conperiod')::bool, false) IS FALSE) k
+LEFT JOIN pg_catalog.pg_class t ON t.oid = nullif(k.confrelid, 0)
+LEFT JOIN pg_catalog.pg_namespace tn ON tn.oid = t.relnamespace
+ORDER BY n.nspname, c.relname, k.conname"""
 _UNREADABLE = """
 SELECT n.nspname, c.relname
 FROM unnest(%s::text[], %s::text[]) AS wanted (schema, name)
@@ -66,6 +90,7 @@ class Versions:
 
     registry: int
     coin: Coin  # an administrator may choose another one until something is charged
+    payment_delta: Decimal  # what all charges together may pay in delta
     data: Mapping[int, int]  # relation id -> data version
 
 
@@ -94,7 +119,8 @@ class Registry:
     async def versions(self) -> Versions:
         """The registry version, the coin, and the data version of each active relation: one cheap query."""
         row = await self._one(_VERSIONS)
-        return Versions(int(row[0]), Coin(row[1]), {int(key): int(value) for key, value in (row[2] or {}).items()})
+        data = {int(key): int(value) for key, value in (row[3] or {}).items()}
+        return Versions(int(row[0]), Coin(row[1]), row[2], data)
 
     async def load(self) -> Catalog:
         """Every active relation with its real columns and what is declared about them.
@@ -124,8 +150,11 @@ class Registry:
                     self._constant[query] = domain
                 columns.setdefault((schema, table), {})[column.name] = with_domain(column, told, domain)
             unreadable = await _let_read(conn, names) if self._apart else frozenset()
+            rules: dict[tuple[str, str], Constraints] = {}
+            for schema, table, *rule in await (await conn.execute(_CONSTRAINTS, names)).fetchall():
+                rules.setdefault((schema, table), Constraints()).add(*rule)
         relations = [
-            _relation(row, columns[row[1], row[2]])
+            _relation(row, columns[row[1], row[2]], rules.get((row[1], row[2]), Constraints()))
             for row in declared
             if (row[1], row[2]) in columns.keys() - unreadable and _has_unit(row, columns[row[1], row[2]])
         ]
@@ -220,16 +249,18 @@ def _has_unit(row: TupleRow, attributes: Mapping[str, Attribute]) -> bool:
     return False
 
 
-def _relation(row: TupleRow, attributes: Mapping[str, Attribute]) -> Relation:
+def _relation(row: TupleRow, attributes: Mapping[str, Attribute], rules: Constraints) -> Relation:
     return Relation(
         id=int(row[0]),
         schema=row[1],
         name=row[2],
         kind=Kind(row[3]),
-        attributes=attributes,
+        attributes={name: rules.checked(attribute) for name, attribute in attributes.items()},
         unit_column=row[4],
         max_groups=row[5],
         max_rows=row[6],
         data_version=int(row[7]),
         size_hint=row[8],
+        unique=frozenset(rules.unique),
+        references=tuple(rules.references),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from dataclasses import dataclass
 
@@ -41,18 +42,29 @@ class Sameness:
 
 
 def pack(noisy: Noisy) -> bytes:
-    """The stored form."""
+    """The stored form: a header, the numbers, and the keys (JSON) where the release found them."""
     aggregates, cells = noisy.values.shape
-    return _HEADER.pack(_MAGIC, _VERSION, aggregates, cells) + np.ascontiguousarray(noisy.values, dtype="<i8").tobytes()
+    head = _HEADER.pack(_MAGIC, _VERSION, aggregates, cells)
+    found = b"" if noisy.keys is None else json.dumps(noisy.keys).encode()
+    return head + np.ascontiguousarray(noisy.values, dtype="<i8").tobytes() + found
 
 
 def unpack(stored: bytes) -> Noisy:
     """The inverse of ``pack``; anything else is an error."""
     magic, version, aggregates, cells = _HEADER.unpack_from(stored)
-    if magic != _MAGIC or version != _VERSION or len(stored) != _HEADER.size + 8 * aggregates * cells:
+    end = _HEADER.size + 8 * aggregates * cells
+    if magic != _MAGIC or version != _VERSION or len(stored) < end:
         raise ValueError("a stored synopsis has an unknown form")
-    values = np.frombuffer(stored, dtype="<i8", offset=_HEADER.size).reshape(aggregates, cells)
-    return Noisy(values.astype(np.int64))
+    values = np.frombuffer(stored[:end], dtype="<i8", offset=_HEADER.size).reshape(aggregates, cells)
+    if len(stored) == end:
+        return Noisy(values.astype(np.int64))
+    try:
+        keys = tuple(tuple(key) for key in json.loads(stored[end:]))
+    except (ValueError, TypeError) as unread:
+        raise ValueError("a stored synopsis has an unknown form") from unread
+    if len(keys) != cells:
+        raise ValueError("a stored synopsis has an unknown form")
+    return Noisy(values.astype(np.int64), keys)
 
 
 class Synopses:

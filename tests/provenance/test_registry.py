@@ -14,7 +14,7 @@ from psycopg import Connection
 
 from provenance.migrate import role_password
 from provenance.registry import Account, Registry
-from sqlrewrite.catalog import Attribute, Catalog, Kind
+from sqlrewrite.catalog import Attribute, Catalog, Kind, Reference
 
 Pools = Callable[..., Any]
 
@@ -135,6 +135,59 @@ def test_derived_passwords_agree_between_processes(ready: str, owner: Connection
     assert secret is not None
     derived = ask(ready, pools, lambda registry: registry.derived_password("pgveil_admin"))
     assert derived == role_password(secret[0], "pgveil_admin")
+
+
+def test_keys_and_foreign_keys_come_from_validated_constraints(ready: str, owner: Connection, pools: Pools) -> None:
+    owner.execute("ALTER TABLE orders ADD FOREIGN KEY (customer_id) REFERENCES patient (id) NOT VALID")
+    owner.execute("ALTER TABLE orders ADD UNIQUE (order_id, city)")
+    loaded = load(ready, pools)
+    assert loaded.by_name["public", "city"].unique == {("city",)}
+    assert loaded.by_name["public", "orders"].unique == {("city", "order_id")}
+    assert loaded.by_name["public", "orders"].references == ()
+    owner.execute("ALTER TABLE orders VALIDATE CONSTRAINT orders_customer_id_fkey")
+    assert load(ready, pools).by_name["public", "orders"].references == (
+        Reference(("customer_id",), "public", "patient", ("id",)),
+    )
+
+
+def test_a_table_with_heirs_has_no_key_of_its_own(ready: str, owner: Connection, pools: Pools) -> None:
+    owner.execute("CREATE TABLE heir () INHERITS (city)")
+    assert load(ready, pools).by_name["public", "city"].unique == frozenset()
+
+
+CHECKS = [
+    ("age >= 0 AND age <= 100", True),
+    ("age BETWEEN 1 AND 99", True),
+    ("age > -1 AND age < 100 AND fee > 0", False),  # -1 lies outside the declared bounds
+    ("age >= 0 AND age < 101", False),
+    ("age >= 0", False),
+    ("NOT (age >= 0 AND age <= 100)", False),
+    ("age >= 0 AND (age <= 100 OR ok)", False),
+    ("ok OR (age >= 0 AND age <= 100)", False),
+    ("age >= 0 AND age <= id", False),
+    ("age + 1 >= 0 AND age <= 100", False),
+]
+
+
+@pytest.mark.parametrize(("check", "checked"), CHECKS)
+def test_bounds_are_checked_where_a_constraint_says_so(
+    ready: str, owner: Connection, pools: Pools, check: str, checked: bool
+) -> None:
+    owner.execute(f"ALTER TABLE patient ADD CHECK ({check}) NOT VALID".encode())
+    assert not load(ready, pools).by_name["public", "patient"].attributes["age"].checked
+    owner.execute("DELETE FROM patient")
+    for row in owner.execute(
+        "SELECT conname FROM pg_constraint WHERE conrelid = 'patient'::regclass AND contype = 'c'"
+    ):
+        owner.execute(f'ALTER TABLE patient VALIDATE CONSTRAINT "{row[0]}"'.encode())
+    attributes = load(ready, pools).by_name["public", "patient"].attributes
+    assert attributes["age"].checked is checked
+    assert not attributes["fee"].checked
+
+
+def test_a_type_can_be_the_bound(ready: str, owner: Connection, pools: Pools) -> None:
+    owner.execute("SELECT provenance.declare_attribute('patient', 'id', -2147483648, 2147483647)")
+    assert load(ready, pools).by_name["public", "patient"].attributes["id"].checked
 
 
 def test_loading_reads_no_private_row(ready: str, owner: Connection, pools: Pools) -> None:

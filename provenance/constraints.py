@@ -1,0 +1,73 @@
+"""What PostgreSQL itself guarantees about a table: keys, foreign keys, and bounds that a CHECK keeps."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+
+from sqlrewrite.catalog import Attribute, Reference
+
+# pg_get_expr writes a CHECK of bounds in this one way: ((age >= 0) AND (age <= 100)), casts and quotes as needed. A
+# CHECK with anything else in it tells nothing.
+_NAME = r'(?:"(?:[^"]|"")+"|[a-z_][a-z0-9_]*)'
+_PLAIN = r"(?:'-?[0-9]+(?:\.[0-9]+)?'::[a-z0-9 ]+|-?[0-9]+(?:\.[0-9]+)?)"
+_NUMBER = rf"(?:{_PLAIN}|\({_PLAIN}\)::[a-z0-9 ]+)"
+_COMPARED = rf"\({_NAME} (?:>=|<=|>|<) {_NUMBER}\)"
+_CHECK = re.compile(rf"{_COMPARED}|\({_COMPARED}(?: AND {_COMPARED})*\)")
+_PART = re.compile(rf"\(({_NAME}) (>=|<=|>|<) [^0-9-]*(-?[0-9]+(?:\.[0-9]+)?)")
+_RANGES = {"smallint": 2**15, "integer": 2**31, "bigint": 2**63}
+
+
+@dataclass(slots=True)
+class Constraints:
+    """The validated constraints of one table."""
+
+    unique: set[tuple[str, ...]] = field(default_factory=set)
+    references: list[Reference] = field(default_factory=list)
+    lower: dict[str, Decimal] = field(default_factory=dict)
+    upper: dict[str, Decimal] = field(default_factory=dict)
+
+    def add(
+        self,
+        kind: str,
+        columns: list[str],
+        target_schema: str | None,
+        target: str | None,
+        target_columns: list[str],
+        check: str | None,
+    ) -> None:
+        """One row of pg_constraint."""
+        match kind:
+            case "p" | "u":
+                self.unique.add(tuple(sorted(columns)))
+            case "f" if target_schema is not None and target is not None:
+                self.references.append(Reference(tuple(columns), target_schema, target, tuple(target_columns)))
+            case "c" if check is not None:
+                self._bounds(check)
+
+    def checked(self, attribute: Attribute) -> Attribute:
+        """The column, marked where a CHECK or its type keeps it within its declared bounds.
+
+        *Guarantee*: NaN and infinity do not pass a CHECK on both sides, so no value lies outside.
+        """
+        low, high = self.lower.get(attribute.name), self.upper.get(attribute.name)
+        reach = _RANGES.get(attribute.type_name)
+        if reach is not None:
+            low = Decimal(-reach) if low is None else low
+            high = Decimal(reach - 1) if high is None else high
+        if attribute.lower is None or attribute.upper is None or low is None or high is None:
+            return attribute
+        return replace(attribute, checked=low >= attribute.lower and high <= attribute.upper)
+
+    def _bounds(self, check: str) -> None:
+        """A conjunction of comparisons with constants, and nothing else, tells bounds."""
+        if _CHECK.fullmatch(check) is None:
+            return
+        for column, sign, number in _PART.findall(check):
+            name = column[1:-1].replace('""', '"') if column.startswith('"') else column
+            value = Decimal(number)
+            if sign.startswith(">"):
+                self.lower[name] = max(self.lower.get(name, value), value)
+            else:
+                self.upper[name] = min(self.upper.get(name, value), value)
