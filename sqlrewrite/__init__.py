@@ -1,36 +1,43 @@
-"""From the analyst's text to a typed question, and from released numbers back to rows.
+"""From the analyst's text to typed questions, and from released numbers back to the analyst's text.
 
-This room knows SQL and nothing of networks, budgets or noise. A text comes in, a ``Question`` goes out; the
-question alone decides what is charged and what the protected database is asked. Later the released numbers come
-in, and a statement that the shadow can run goes out.
+This room knows SQL and nothing of networks, budgets or noise. The *structure* of a statement is found by a token
+scanner, so everything around a question may be any SQL that PostgreSQL knows. The *meaning* of a question's fragments
+is read by sqlglot into a ``Question``, which alone decides what is charged and what the protected database is asked.
 
-    text -> parse -> allow, validate -> Question -> generate -> SQL for the protected database
-                     predicate (WHERE)      |  \\-> sensitivity -> what one unit can move
-                     decompose (HAVING)     |  \\-> cells -> the public groups; normal -> fingerprint
-                                            \\---> assemble (Noisy) -> SQL for the shadow
+    text -> lex -> blocks (which SELECTs) -> cut (fragments, and the text around them)
+                                               |
+         source, predicate, aggregate, decompose <- read (parse, allow, account: nothing unread) -> Question
+                                               |
+         interval, minimise, normal, canonical |-> sensitivity: what one unit can move
+                                               |-> generate (render, amount): one SELECT, one scan
+                                               |-> domain, cells: the public groups
+                                               `-> values, finish: the analyst's text over the released numbers
 
-``relations`` tells which relations a text names, ``split`` where its statements end. Every refusal is a class of
-``errors`` with its SQLSTATE. To accept more SQL: a line in ``allow.ALLOWED``, the meaning in ``validate`` or below
-it, cases in ``tests/sqlrewrite/cases``.
+``split``, ``kind`` and ``probe`` look at whole statements. Every refusal is a class of ``errors`` with its SQLSTATE.
+To accept more SQL: a line in ``allow``, the meaning in ``expression``, ``predicate`` or ``aggregate``, its bounds in
+``interval``, its SQL in ``render``, and cases in ``tests/system/cases``.
 
 A worked example:
 
+>>> from sqlrewrite.blocks import outline
 >>> from sqlrewrite.catalog import Attribute, Catalog, Kind, Relation
+>>> from sqlrewrite.cut import cut
+>>> from sqlrewrite.finish import finish, released
 >>> from sqlrewrite.generate import generate
->>> from sqlrewrite.validate import read
+>>> from sqlrewrite.read import read
 >>> patients = Relation(1, "public", "patients", Kind.PROTECTED, {
 ...     "age": Attribute("age", "integer", not_null=True),
 ...     "disease": Attribute("disease", "text", not_null=True, domain=("cold", "flu")),
 ... })
->>> question = read(
-...     "SELECT disease FROM patients WHERE age >= 18 GROUP BY disease HAVING count(*) > 500.5",
-...     Catalog(1, (patients,)), lambda schema, name: patients if name == "patients" else None, [])
->>> question.having
-Leaf(atom=Atom(aggregate=0, direction=1, threshold=501))
->>> measured = generate(question, seed=7)
->>> print(measured.sql)  # doctest: +NORMALIZE_WHITESPACE
-SELECT t."disease" AS k0, pg_catalog.count(*)::int8 AS a0 FROM "public"."patients" AS t
-WHERE (t."age" >= $1::integer) GROUP BY t."disease"
->>> measured.parameters
+>>> text = "SELECT upper(disease) AS d, count(*) * 2 AS n FROM patients WHERE age >= 18 GROUP BY disease ORDER BY 2"
+>>> (block,) = outline(text).questions(lambda name: name == (None, "patients"))
+>>> taken = cut(text, block, {"patients": frozenset(patients.attributes)})
+>>> [fragment.text for fragment in (*taken.clauses.keys, *taken.clauses.aggregates)]
+['disease', 'count(*)']
+>>> question = read(taken.clauses, Catalog(1, (patients,)), lambda schema, name: patients, [])
+>>> generate(question, seed=7).parameters
 ('18',)
+>>> print(finish(text, [released(question, taken, {0: 0})], 0))  # doctest: +NORMALIZE_WHITESPACE
+SELECT upper(__veil_0.k0) AS "d", __veil_0.a0 * 2 AS "n"
+FROM ROWS FROM (pg_catalog.unnest($1::text[]), pg_catalog.unnest($2::bigint[])) AS __veil_0(k0, a0) ORDER BY 2
 """

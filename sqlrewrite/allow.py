@@ -8,30 +8,35 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from sqlrewrite.errors import NotAnswered
-from sqlrewrite.parse import position
+from mechanisms.errors import Refusal
+from sqlrewrite.errors import NotAnswered, SyntaxNotRead, WouldShowRows
+from sqlrewrite.parse import Form, Parsed, position
 
-SHAPE = "SELECT keys, count(*) FROM table WHERE ... GROUP BY keys HAVING count(*) > n ORDER BY ... LIMIT n"
+SHAPE = "SELECT keys, aggregates FROM table WHERE ... GROUP BY keys HAVING aggregate > n"
 
 ALLOWED: dict[type[exp.Expr], frozenset[str]] = {
     node: frozenset(fields.split())
     for node, fields in (
-        (exp.Select, "expressions from_ where group having order limit offset"),
+        (exp.Select, "expressions"),
+        # sources
         (exp.From, "this"),
         (exp.Table, "this db alias"),
         (exp.TableAlias, "this"),
+        (exp.Join, "this side kind on using"),
+        # names and constants
         (exp.Identifier, "this quoted"),
         (exp.Column, "this table db"),
-        (exp.Alias, "this alias"),
-        (exp.Count, "this big_int"),
-        (exp.Star, ""),
+        (exp.Null, ""),
+        (exp.Boolean, "this"),
+        (exp.Literal, "this is_string"),
+        (exp.Parameter, "this"),
+        (exp.Interval, "this unit"),
+        (exp.Var, "this"),  # the unit of extract, date_trunc, interval
+        (exp.Cast, "this to"),
+        (exp.DataType, "this expressions nested"),
+        (exp.Array, "expressions"),
+        # conditions
         (exp.Where, "this"),
-        (exp.Group, "expressions"),
-        (exp.Having, "this"),
-        (exp.Order, "expressions"),
-        (exp.Ordered, "this desc nulls_first"),
-        (exp.Limit, "expression"),
-        (exp.Offset, "expression"),
         (exp.And, "this expression"),
         (exp.Or, "this expression"),
         (exp.Not, "this"),
@@ -42,89 +47,142 @@ ALLOWED: dict[type[exp.Expr], frozenset[str]] = {
         (exp.LTE, "this expression"),
         (exp.EQ, "this expression"),
         (exp.NEQ, "this expression"),
+        (exp.NullSafeEQ, "this expression"),
+        (exp.NullSafeNEQ, "this expression"),
         (exp.In, "this expressions"),
+        (exp.Any, "this"),
         (exp.Between, "this low high"),
+        (exp.Like, "this expression negate"),
+        (exp.ILike, "this expression negate"),
         (exp.Is, "this expression negate"),
-        (exp.Null, ""),
-        (exp.Boolean, "this"),
-        (exp.Literal, "this is_string"),
+        # row expressions
         (exp.Neg, "this"),
-        (exp.Cast, "this to"),
-        (exp.DataType, "this"),
-        (exp.Parameter, "this"),
-        (exp.Var, "this"),  # LIMIT ALL
+        (exp.Add, "this expression"),
+        (exp.Sub, "this expression"),
+        (exp.Mul, "this expression"),
+        (exp.Div, "this expression typed"),
+        (exp.Mod, "this expression"),
+        (exp.Abs, "this"),
+        (exp.Round, "this decimals"),
+        (exp.Trunc, "this decimals"),
+        (exp.Floor, "this"),
+        (exp.Ceil, "this"),
+        (exp.Case, "this ifs default"),
+        (exp.If, "this true"),
+        (exp.Coalesce, "this expressions"),
+        (exp.Nullif, "this expression"),
+        (exp.Lower, "this"),
+        (exp.Upper, "this"),
+        (exp.Left, "this expression"),
+        (exp.Length, "this"),
+        (exp.TimestampTrunc, "this unit"),
+        (exp.Extract, "this expression"),
+        (exp.WidthBucket, "this min_value max_value num_buckets"),
+        # aggregates
+        (exp.Count, "this big_int"),
+        (exp.Star, ""),
+        (exp.Distinct, "expressions"),
+        (exp.Filter, "this expression"),
+        (exp.Sum, "this"),
+        (exp.Avg, "this"),
+        (exp.Variance, "this"),
+        (exp.VariancePop, "this"),
+        (exp.Stddev, "this"),
+        (exp.StddevSamp, "this"),
+        (exp.StddevPop, "this"),
+        (exp.WithinGroup, "this expression"),
+        (exp.PercentileCont, "this"),
+        (exp.PercentileDisc, "this"),
+        (exp.Order, "expressions"),
+        (exp.Ordered, "this desc nulls_first"),
     )
 }
+FORMS = {Form.SOURCE: {"from_", "joins"}, Form.CONDITION: {"where"}, Form.EXPRESSION: set[str]()}
+"""What else the SELECT around a fragment may hold."""
 
 CONSTRUCTS = {
-    "Select.with_": "WITH",
-    "Select.distinct": "SELECT DISTINCT",
-    "Select.into": "SELECT INTO",
-    "Select.joins": "a join",
+    "Select": "a subquery",
     "Select.laterals": "LATERAL",
-    "Select.windows": "WINDOW",
-    "Select.locks": "FOR UPDATE or FOR SHARE",
     "Select.sample": "TABLESAMPLE",
     "Table.sample": "TABLESAMPLE",
     "Table.only": "ONLY",
-    "Table.joins": "a join",
+    "Table.joins": "a join inside parentheses",
     "Table.pivots": "PIVOT",
     "Table.catalog": "a name with a database in front",
     "Table.rows_from": "ROWS FROM",
     "Table.ordinality": "WITH ORDINALITY",
     "TableAlias.columns": "an alias that renames columns",
     "Column.catalog": "a name with a database in front",
-    "Group.grouping_sets": "GROUPING SETS",
-    "Group.rollup": "ROLLUP",
-    "Group.cube": "CUBE",
-    "Group.all": "GROUP BY ALL",
+    "Join.method": "NATURAL JOIN",
     "Count.expressions": "count of several expressions",
     "In.query": "a subquery",
     "Between.symmetric": "BETWEEN SYMMETRIC",
-    "DataType.expressions": "a cast with a length or precision",
-    "Fetch": "FETCH FIRST",
     "Subquery": "a subquery",
     "Union": "UNION",
     "Intersect": "INTERSECT",
     "Except": "EXCEPT",
     "Values": "VALUES",
     "Window": "a window function",
-    "Filter": "FILTER",
-    "Distinct": "DISTINCT",
     "Exists": "EXISTS",
     "Tuple": "a row of several expressions",
     "Dot": "a qualified function or field",
-    "Anonymous": "a function",
-    "WithinGroup": "WITHIN GROUP",
+    "DPipe": "||",
+    "Escape": "LIKE with ESCAPE",
+    "Alias": "a name for an expression here",
+    "CurrentDate": "current_date",
+    "CurrentTimestamp": "the current time",
+    "GroupConcat": "string_agg",
+    "ArrayAgg": "array_agg",
+    "JSONArrayAgg": "json_agg",
+    "Mode": "mode()",
+    "Min": "min",
+    "Max": "max",
+    "Concat": "a constant in several pieces",
 }
 
 HINTS = {
-    "Fetch": "write LIMIT n",
-    "Select.distinct": "write SELECT keys FROM table GROUP BY keys",
     "Between.symmetric": "write the smaller bound first and leave SYMMETRIC out",
-    "Select.joins": "ask about one protected table; copy the condition into WHERE",
-    "Filter": "put the condition into WHERE",
     "Table.only": "leave ONLY out",
     "Table.catalog": "write schema.table",
-    "DataType.expressions": "cast to the type without a length or precision",
+    "Join.method": "write JOIN table USING (column)",
+    "Subquery": "join the public table instead, or ask the inner question first",
+    "In.query": "join the public table instead, or list the values: IN (1, 2, 3)",
+    "Exists": "join the public table instead",
+    "Select": "join the public table instead, or ask the inner question first",
+    "CurrentDate": "write the date: DATE '2025-01-31', or pass it as a parameter",
+    "CurrentTimestamp": "write the moment: TIMESTAMP '2025-01-31 12:00', or pass it as a parameter",
+    "Escape": "write the pattern without ESCAPE",
+    "Min": "ask how many lie beyond a bound: count(*) FILTER (WHERE x > c) >= m",
+    "Max": "ask how many lie beyond a bound: count(*) FILTER (WHERE x > c) >= m",
+    "Window": "put the window function around the question, over its answer",
+    "Tuple": "compare the columns one by one, joined by AND",
+    "Pow": "write a product: x * x",
+    "DPipe": "group by the columns themselves, and put them together in an outer SELECT",
 }
+SHOWS_ROWS = frozenset(("GroupConcat", "Mode", "AnyValue"))
+"""Aggregates that hand out the rows' own values, besides array_agg, json_agg and kin."""
 
 
-def allow(root: exp.Expr) -> None:
+def allow(parsed: Parsed, form: Form) -> None:
     """Every node of the tree is on the list, with no other field than those listed.
 
-    *Guarantee*: what this lets pass is made only of the parts that ``validate`` reads.
+    *Guarantee*: what this lets pass is made only of the parts that the readers of fragments know.
     """
+    root = parsed.root
     for node in root.walk():
-        fields = ALLOWED.get(type(node))
-        if fields is None:
+        fields: frozenset[str] | set[str] | None = ALLOWED.get(type(node))
+        if fields is None or (isinstance(node, exp.Select) and node is not root):
             raise refused(node, construct(node))
+        if isinstance(node, exp.Count) and node.this is None:
+            raise SyntaxNotRead("count needs * or an expression", hint="write count(*)", position=position(node))
+        if node is root:
+            fields = fields | FORMS[form]
         for field, value in node.args.items():
             if field in fields or value is None or value is False or value == [] or value == "":
                 continue
-            if isinstance(node, exp.DataType) and field == "nested":
-                continue
             raise refused(node, f"{type(node).__name__}.{field}")
+    if len(root.expressions) != 1:
+        raise refused(root, "Tuple")
 
 
 def construct(node: exp.Expr) -> str:
@@ -132,15 +190,22 @@ def construct(node: exp.Expr) -> str:
     return type(node).__name__
 
 
-def refused(node: exp.Expr, key: str) -> NotAnswered:
+def refused(node: exp.Expr, key: str) -> Refusal:
     """The refusal that names a construct which is not answered."""
     name = CONSTRUCTS.get(key) or _plain_name(node, key)
+    called = node.name if isinstance(node, exp.Anonymous) else key
+    if key in SHOWS_ROWS or called.lower().endswith("agg"):
+        return WouldShowRows(
+            f"{name} would show private values", hint="ask for counts, sums or averages", position=position(node)
+        )
     return NotAnswered(
         f"{name} is not answered about protected rows", hint=HINTS.get(key, f"write {SHAPE}"), position=position(node)
     )
 
 
 def _plain_name(node: exp.Expr, key: str) -> str:
+    if isinstance(node, exp.Anonymous):
+        return f"the function {node.name.lower()}"
     if isinstance(node, exp.Func):
         return f"the function {node.sql_name().lower()}"
     if isinstance(node, exp.Select):

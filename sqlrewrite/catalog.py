@@ -33,6 +33,7 @@ class Attribute:
     lower: Decimal | None = None
     upper: Decimal | None = None
     constant_per_unit: bool = False
+    checked: bool = False  # a CHECK constraint or the type itself already keeps every value within the bounds
 
     @property
     def keys(self) -> tuple[Key, ...] | None:
@@ -40,6 +41,16 @@ class Attribute:
         if self.domain is None:
             return None
         return self.domain if self.not_null else (*self.domain, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A validated foreign key: each row with no NULL in ``columns`` has its row in the target."""
+
+    columns: tuple[str, ...]
+    schema: str
+    name: str
+    target_columns: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +67,8 @@ class Relation:
     max_rows: int = 1
     data_version: int = 1
     size_hint: int | None = None
+    unique: frozenset[tuple[str, ...]] = frozenset()  # sorted column names of primary keys and unique constraints
+    references: tuple[Reference, ...] = ()
 
     @property
     def qualified(self) -> str:

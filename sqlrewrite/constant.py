@@ -1,7 +1,8 @@
 """Constants of the analyst's text: values with the type that PostgreSQL gives them.
 
-A constant is a number, a string, TRUE, FALSE, NULL or a parameter, with parentheses, a minus sign or a cast
-around it. Nothing here looks at a column's data; the type decides whether a comparison with a column is total.
+A constant is a number, a string, TRUE, FALSE, NULL, an interval or a parameter, with parentheses, a minus sign or a
+cast around it, or arithmetic of such numbers. Nothing here looks at a column's data; the type decides whether a
+comparison with a column is total.
 """
 
 from __future__ import annotations
@@ -9,10 +10,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from decimal import Decimal, InvalidOperation
+from datetime import date
+from decimal import Context, Decimal, InvalidOperation
+from fractions import Fraction
 
 from sqlglot import exp
 
+from sqlrewrite.account import interval_text
 from sqlrewrite.allow import SHAPE, construct, refused
 from sqlrewrite.errors import NotAnswered
 from sqlrewrite.parse import position
@@ -23,7 +27,11 @@ INTEGERS = ("smallint", "integer", "bigint")
 FLOATS = ("real", "double precision")
 NUMBERS = (*INTEGERS, "numeric", *FLOATS)
 TEXTS = ("text", "character varying", "bpchar")
+WIDTHS = {"smallint": 2**15, "integer": 2**31, "bigint": 2**63}
 TIMES = ("date", "timestamp without time zone", "timestamp with time zone")
+
+PARTIAL = ("bit", "bit varying", "box", "circle", "line", "lseg", "path", "point", "polygon")
+"""Types whose comparison can raise: of bits of different lengths, of areas that leave the range of floats."""
 
 CASTS = {
     exp.DType.SMALLINT: "smallint",
@@ -40,8 +48,24 @@ CASTS = {
     exp.DType.TIMESTAMPTZ: "timestamp with time zone",
     exp.DType.BOOLEAN: "boolean",
     exp.DType.UUID: "uuid",
+    exp.DType.INTERVAL: "interval",
 }
+INTERVAL = "interval"
 
+# Moments that mean the same under every DateStyle and on every day ('today' and '1/2/2025' do not).
+_MOMENT = re.compile(
+    r"\s*[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}"
+    r"(?:[ T][0-9]{1,2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?(?: ?(?:Z|UTC|[+-][0-9]{2}(?::?[0-9]{2})?))?)?\s*"
+)
+_SPAN = re.compile(
+    r"\s*[+-]?[0-9]{1,6}(?:\.[0-9]{1,6})? ?"
+    r"(?:seconds?|secs?|minutes?|mins?|hours?|days?|weeks?|mons?|months?|years?)"
+    r"(?: [0-9]{1,6} ?(?:seconds?|minutes?|hours?|days?|weeks?|mons?|months?|years?))*\s*"
+    r"|\s*[0-9]{1,6} days?, [0-9]{1,2}:[0-9]{2}:[0-9]{2}\s*|\s*[0-9]{1,2}:[0-9]{2}(?::[0-9]{2})?\s*",
+    re.IGNORECASE,
+)
+
+_WIDE = Context(prec=2000)
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
@@ -67,7 +91,93 @@ def constant(node: exp.Expr, parameters: Sequence[Literal] | None) -> Literal | 
             return _negative(node, parameters)
         case exp.Cast():
             return _cast(node, parameters)
+        case exp.Interval():
+            return checked(Literal(interval_text(node), INTERVAL), node)
+        case exp.Add() | exp.Sub() | exp.Mul() | exp.Div() | exp.Mod():
+            return _arithmetic(node, parameters)
     return None
+
+
+def checked(literal: Literal, node: exp.Expr) -> Literal:
+    """A moment or a span that means the same in every session, or a refusal."""
+    type_name, text = base_type(literal.type_name), literal.text
+    if text is None or (type_name not in TIMES and type_name != INTERVAL):
+        return literal
+    if type_name == INTERVAL:
+        if _SPAN.fullmatch(text) is None or ("-" in text and len(re.findall(r"[a-z]+", text.lower())) > 1):
+            raise NotAnswered(
+                "this interval is not read",
+                hint="write INTERVAL '3 months' or '1 day 2 hours'",
+                position=position(node),
+            )
+        return literal
+    if text.strip() in ("infinity", "-infinity"):
+        return literal
+    try:
+        if _MOMENT.fullmatch(text) is None:
+            raise ValueError(text)
+        date(*map(int, re.split(r"[ T]", text.strip())[0].split("-")))
+    except ValueError:
+        raise NotAnswered(
+            "a date is read as YYYY-MM-DD, with a time as YYYY-MM-DD HH:MM:SS",
+            hint="write DATE '2025-01-31', or pass it as a parameter",
+            position=position(node),
+        ) from None
+    return literal
+
+
+def _arithmetic(node: exp.Binary, parameters: Sequence[Literal] | None) -> Literal | None:
+    """Numbers are worked out as PostgreSQL does; moments are left to it."""
+    left, right = constant(node.this, parameters), constant(node.expression, parameters)
+    if left is None or right is None:
+        return None
+    if parameters is None and node.find(exp.Parameter) is not None:
+        return Literal(None, UNKNOWN)
+    if not {left.type_name, right.type_name} <= {*INTEGERS, "numeric", *FLOATS}:
+        return None
+    type_name = wider(left.type_name, right.type_name)
+    if left.text is None or right.text is None:
+        return Literal(None, type_name)
+    first, second = decimal(left), decimal(right)
+    known = first is not None and second is not None
+    value = _worked(node, Fraction(first or 0), Fraction(second or 0), type_name) if known else None
+    if value is None or (type_name in INTEGERS and abs(value) >= WIDTHS[type_name]):
+        raise NotAnswered(
+            "this constant cannot be worked out: a division by zero, or a number that is too large",
+            hint="write the number itself",
+            position=position(node),
+        )
+    return Literal(spelt(value), type_name)
+
+
+def _worked(node: exp.Binary, left: Fraction, right: Fraction, type_name: str) -> Fraction | None:
+    match node:
+        case exp.Add():
+            return left + right
+        case exp.Sub():
+            return left - right
+        case exp.Mul():
+            return left * right
+        case exp.Div() if right:
+            return Fraction(math.trunc(left / right)) if type_name in INTEGERS else left / right
+        case exp.Mod() if right:
+            return left - right * math.trunc(left / right)
+    return None
+
+
+def spelt(value: Fraction) -> str:
+    """A number in digits; one that has no end is cut after 30 places."""
+    places = next((n for n in range(31) if (value * 10**n).denominator == 1), 30)
+    digits = Decimal(round(value * 10**places))
+    return format(digits.scaleb(-places, _WIDE), "f")
+
+
+def wider(left: str, right: str) -> str:
+    """The type of arithmetic on two types of numbers."""
+    first, second = base_type(left), base_type(right)
+    if first in FLOATS or second in FLOATS:
+        return "real" if first == second == "real" else "double precision"
+    return max(first, second, key=(*INTEGERS, "numeric").index)
 
 
 def number_type(text: str) -> str:
@@ -90,9 +200,11 @@ def decimal(literal: Literal) -> Decimal | None:
     if _NUMBER.fullmatch(text) is None:
         return None
     try:
-        return Decimal(text)
+        value = Decimal(text)
     except InvalidOperation:  # an exponent beyond all bounds
         return None
+    # Exact arithmetic on 1e1000000 would take for ever.
+    return value if value.adjusted() <= 400 and int(value.as_tuple().exponent) >= -400 else None
 
 
 def base_type(type_name: str) -> str:
@@ -111,8 +223,9 @@ def fit(literal: Literal, type_name: str, node: exp.Expr) -> Literal:
     column = base_type(type_name)
     typed = Literal(literal.text, column) if literal.type_name == UNKNOWN else literal
     asked = base_type(typed.type_name)
-    if column in ("bit", "bit varying"):
+    if column in PARTIAL:
         raise _mismatch(node, column, asked)
+    checked(typed, node)
     if column in FLOATS and asked in NUMBERS:
         _within_float(typed, node)
     for family in ((*INTEGERS, *FLOATS), TEXTS, TIMES):
@@ -137,10 +250,13 @@ def _mismatch(node: exp.Expr, column: str, asked: str) -> NotAnswered:
 
 
 def _within_float(literal: Literal, node: exp.Expr) -> None:
+    """PostgreSQL turns the constant into a float, perhaps only once a row is there to be compared."""
     value = decimal(literal)
-    if value is not None and math.isinf(float(value)):
+    if value is not None and (math.isinf(float(value)) or (value and not float(value))):
         raise NotAnswered(
-            "the constant is too large for the column", hint="write a smaller number", position=position(node)
+            "the constant is too large or too close to zero for the column",
+            hint="write another number",
+            position=position(node),
         )
 
 
@@ -161,7 +277,9 @@ def _negative(node: exp.Neg, parameters: Sequence[Literal] | None) -> Literal | 
         return inner
     value = decimal(inner) if inner.type_name in NUMBERS else None
     if value is None:
-        raise NotAnswered("a minus sign stands before something that is no number", hint=f"write {SHAPE}")
+        raise NotAnswered(
+            "a minus sign stands before something that is no number", hint=f"write {SHAPE}", position=position(node)
+        )
     text = inner.text.strip()
     text = text[1:] if text.startswith("-") else "-" + text.removeprefix("+")
     return Literal(text, inner.type_name)
@@ -172,14 +290,14 @@ def _cast(node: exp.Cast, parameters: Sequence[Literal] | None) -> Literal | Non
     if inner is None:
         return None
     target = CASTS.get(node.args["to"].this)
-    if target is None:
+    if target is None or node.args["to"].expressions:
         raise NotAnswered(
             "a cast to this type is not answered",
             hint="write the constant as a plain quoted string: it takes the column's type",
             position=position(node),
         )
     if inner.text is None or inner.type_name in (UNKNOWN, target):
-        return Literal(inner.text, target)
+        return checked(Literal(inner.text, target), node)
     value = decimal(inner) if target in NUMBERS else None
     if value is None or (target in INTEGERS and (abs(value) >= 2**63 or value != value.to_integral_value())):
         # PostgreSQL would round, or format the number as text: rules that are not worth repeating here.

@@ -29,6 +29,10 @@ class NotAnswered(Refusal):
     sqlstate = "0A000"
 
 
+class TooManyGroups(NotAnswered):
+    """More possible groups than are answered one by one: only those that pass a threshold can be."""
+
+
 class WouldShowRows(Refusal):
     """The statement would show private rows as they are."""
 

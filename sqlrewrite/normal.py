@@ -1,54 +1,101 @@
 """The normal form of a question, and its fingerprint: what "the same question again" means.
 
-NOT is pushed down to ``IN`` and ``IS NULL`` (all steps hold in three-valued logic), AND and OR are flattened,
-sorted and freed of repetition, equalities of one column under OR become one ``IN``, numbers have one spelling.
+NOT is pushed down to ``IN``, ``LIKE`` and ``IS NULL`` (all steps hold in three-valued logic), AND and OR are flattened,
+sorted and freed of repetition, equalities of one expression under OR become one ``IN``, numbers that are compared have
+one spelling.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 from mechanisms.condition import And, Condition, Leaf, Or
-from sqlrewrite.constant import INTEGERS, decimal, number_type
-from sqlrewrite.decompose import NEGATED
+from sqlrewrite.catalog import Kind
+from sqlrewrite.constant import INTEGERS, base_type, decimal, number_type
 from sqlrewrite.question import (
-    AggregateColumn,
     AllOf,
+    Always,
     Among,
     AnyOf,
     Atom,
+    Call,
+    Case,
+    Cast,
+    ColumnRef,
     Compare,
     Comparison,
-    CountRows,
+    Expression,
+    GroupKey,
     IsNull,
+    KeyThreshold,
+    Like,
     Literal,
+    Measure,
     Not,
     Predicate,
     Question,
+    Source,
+    Statistic,
 )
+from sqlrewrite.walk import columns
+
+_GT, _GE, _LT, _LE, _EQ, _NE = Comparison
+_NEGATED = {_GT: _LE, _GE: _LT, _LT: _GE, _LE: _GT, _EQ: _NE, _NE: _EQ}
+_FLIPPED = {_GT: _LT, _GE: _LE, _LT: _GT, _LE: _GE, _EQ: _EQ, _NE: _NE}
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """``key_order[i]`` is the place in ``Question.keys`` of the key that stands i-th in the canonical order."""
+
+    digest: str
+    key_order: tuple[int, ...]
 
 
 def normalise(part: Predicate, negated: bool = False) -> Predicate:
     """An equal predicate in normal form."""
     match part:
-        case Compare(column, op, value):
-            return Compare(column, NEGATED[op] if negated else op, _spelling(value))
-        case Among(column, values):
-            distinct = tuple(sorted({_spelling(value) for value in values}, key=_literal_order))
+        case Compare(left, op, right):
+            return _comparison(simplest(left), _NEGATED[op] if negated else op, simplest(right))
+        case Among(argument, values):
+            argument = simplest(argument)
+            distinct = tuple(sorted({_spelling(value, argument) for value in values}, key=_literal_order))
             if len(distinct) == 1:
-                return Compare(column, Comparison.NE if negated else Comparison.EQ, distinct[0])
-            among = Among(column, distinct)
+                return Compare(argument, _NE if negated else _EQ, distinct[0])
+            among = Among(argument, distinct)
             return Not(among) if negated else among
-        case IsNull():
-            return Not(part) if negated else part
+        case Like(argument, pattern, fold_case):
+            like = Like(simplest(argument), pattern, fold_case)
+            return Not(like) if negated else like
+        case IsNull(argument):
+            null = IsNull(simplest(argument))
+            return Not(null) if negated else null
+        case Always(value):
+            return Always(value is not negated)
         case Not(inner):
             return normalise(inner, not negated)
         case AllOf(parts) | AnyOf(parts):
             conjunction = isinstance(part, AllOf) is not negated
             return _join(conjunction, [normalise(inner, negated) for inner in parts])
+
+
+def simplest(found: Expression) -> Expression:
+    """An equal expression whose conditions are in normal form."""
+    match found:
+        case Literal() | ColumnRef():
+            return found
+        case Call(function, arguments, type_name):
+            return Call(function, tuple(simplest(argument) for argument in arguments), type_name)
+        case Cast(argument, type_name):
+            return Cast(simplest(argument), type_name)
+        case Case(branches, otherwise, type_name):
+            whens = tuple((normalise(when), simplest(then)) for when, then in branches)
+            return Case(whens, simplest(otherwise), type_name)
 
 
 def normal_condition(condition: Condition[Atom]) -> Condition[Atom]:
@@ -58,64 +105,106 @@ def normal_condition(condition: Condition[Atom]) -> Condition[Atom]:
             return condition
         case And(parts) | Or(parts):
             kind = type(condition)
-            flat: set[Condition[Atom]] = set()
+            flat: dict[str, Condition[Atom]] = {}
             for part in map(normal_condition, parts):
-                flat.update(part.parts if isinstance(part, kind) else (part,))
-            ordered = tuple(sorted(flat, key=lambda p: _dump(_condition(p))))
+                for each in part.parts if isinstance(part, kind) else (part,):
+                    flat.setdefault(_dump(_condition(each)), each)
+            ordered = tuple(flat[key] for key in sorted(flat))
             return ordered[0] if len(ordered) == 1 else kind(ordered)
 
 
-def fingerprint(question: Question) -> str:
+def fingerprint(question: Question) -> Fingerprint:
     """A digest that equal questions share: names, order and limits of the output do not enter.
 
-    *Guarantee*: equal fingerprints have the same cells in the same order, the same measured vector and the same
-    sensitivity, so noise that was drawn for one may be shown for the other.
+    *Guarantee*: equal fingerprints have the same cells (with keys in ``key_order``), the same measured vectors in the
+    same order and the same sensitivity, so noise that was drawn for one may be shown for the other.
     """
-    relation = question.relation
-    shown = sorted({c.index for c in question.shape.columns if isinstance(c, AggregateColumn)})
+    keys = [_key(key, question.sources) for key in question.keys]
+    key_order = tuple(sorted(range(len(keys)), key=lambda place: (_dump(keys[place]), place)))
+    places = {old: new for new, old in enumerate(key_order)}
+    shown = {measure for column in question.columns for measure in column.measures}
+    unit = question.unit
     content = {
-        "relation": relation.id,
-        "unit": [relation.unit_column, relation.max_groups, relation.max_rows],
-        "keys": [
-            [key.name, key.constant_per_unit, None if key.keys is None else [_text(value) for value in key.keys]]
-            for key in question.keys
+        "sources": [_source(source) for source in question.sources],
+        "unit": [
+            None if unit.column is None else [_expression(part) for part in unit.column],
+            unit.max_groups,
+            unit.max_rows,
         ],
+        "keys": [keys[old] for old in key_order],
+        "sets": sorted(sorted(places[key] for key in each) for each in question.sets),
         "where": None if question.where is None else _predicate(normalise(question.where)),
-        "aggregates": [_aggregate(aggregate) for aggregate in question.aggregates],
-        "having": None if question.having is None else _condition(normal_condition(question.having)),
-        "shown": shown,
+        "measures": [measure_form(measure) for measure in question.measures],
+        "statistics": [_statistic(statistic) for statistic in question.statistics],
+        "having": None if question.having is None else _condition(normal_condition(question.having), places),
+        "shown": sorted(shown),
     }
-    return hashlib.sha256(_dump(content).encode()).hexdigest()
+    return Fingerprint(hashlib.sha256(_dump(content).encode()).hexdigest(), key_order)
 
 
-def _join(conjunction: bool, parts: list[Predicate]) -> Predicate:
+def measure_form(measure: Measure) -> list[Any]:
+    """A measure as plain lists: its canonical order and its part of the fingerprint."""
+    return [
+        measure.kind.value,
+        None if measure.argument is None else _expression(measure.argument),
+        None if measure.filter is None else _predicate(measure.filter),
+        str(measure.lower),
+        str(measure.upper),
+        str(measure.unit),
+    ]
+
+
+def order_of(content: Any) -> str:
+    """A text to sort by."""
+    return _dump(content)
+
+
+def _comparison(left: Expression, op: Comparison, right: Expression) -> Predicate:
+    if isinstance(right, Literal):
+        return Compare(left, op, _spelling(right, left))
+    turned = op in (_GT, _GE) or (op in (_EQ, _NE) and _dump(_expression(right)) < _dump(_expression(left)))
+    if turned and columns(right):  # a constant stands on the right
+        return Compare(right, _FLIPPED[op], left)
+    return Compare(left, op, right)
+
+
+def _join(conjunction: bool, parts: Sequence[Predicate]) -> Predicate:
     kind = AllOf if conjunction else AnyOf
     flat: set[Predicate] = set()
     for part in parts:
         flat.update(part.parts if isinstance(part, kind) else (part,))
-    if not conjunction:
-        flat = _merged(flat)
+    if Always(not conjunction) in flat:
+        return Always(not conjunction)
+    flat.discard(Always(conjunction))
+    if not flat:
+        return Always(conjunction)
+    flat = _merged(flat, _NE if conjunction else _EQ)
     ordered = tuple(sorted(flat, key=lambda p: _dump(_predicate(p))))
     return ordered[0] if len(ordered) == 1 else kind(ordered)
 
 
-def _merged(parts: set[Predicate]) -> set[Predicate]:
-    """a = 1 OR a IN (2, 3) is a IN (1, 2, 3)."""
+def _merged(parts: set[Predicate], op: Comparison) -> set[Predicate]:
+    """a = 1 OR a IN (2, 3) is a IN (1, 2, 3); with ``op`` <> and AND, NOT IN."""
     rest: set[Predicate] = set()
-    values: dict[str, set[Literal]] = {}
+    values: dict[Expression, set[Literal]] = {}
     for part in parts:
         match part:
-            case Compare(column, Comparison.EQ, value):
-                values.setdefault(column, set()).add(value)
-            case Among(column, several):
-                values.setdefault(column, set()).update(several)
+            case Compare(left, found, Literal() as value) if found is op:
+                values.setdefault(left, set()).add(value)
+            case Among(argument, several) if op is _EQ:
+                values.setdefault(argument, set()).update(several)
+            case Not(Among(argument, several)) if op is _NE:
+                values.setdefault(argument, set()).update(several)
             case _:
                 rest.add(part)
-    return rest | {normalise(Among(column, tuple(members))) for column, members in values.items()}
+    merged = (normalise(Among(argument, tuple(members)), op is _NE) for argument, members in values.items())
+    return rest | set(merged)
 
 
-def _spelling(literal: Literal) -> Literal:
-    if literal.type_name not in (*INTEGERS, "numeric") or literal.text is None:
+def _spelling(literal: Literal, beside: Expression) -> Literal:
+    """One spelling for 65, 65.0 and 6.5e1, which compare alike with numbers."""
+    exact = (*INTEGERS, "numeric")
+    if literal.type_name not in exact or base_type(beside.type_name) not in exact or literal.text is None:
         return literal
     value = decimal(literal)
     if value is None:
@@ -134,14 +223,56 @@ def _literal_order(literal: Literal) -> tuple[bool, str, str]:
     return literal.text is None, literal.type_name, literal.text or ""
 
 
+def _source(source: Source) -> list[Any]:
+    relation = source.relation
+    version = relation.data_version if relation.kind is Kind.PUBLIC else None
+    return [relation.id, version, [[_expression(left), right] for left, right in source.on], source.outer]
+
+
+def _key(key: GroupKey, sources: Sequence[Source]) -> list[Any]:
+    """The key with what is declared about its columns: another domain makes other cells."""
+    used: dict[str, list[Any]] = {}
+    for column in sorted(columns(key.expression), key=lambda ref: (ref.source, ref.name)):
+        source = sources[column.source]
+        attribute = source.relation.attributes[column.name]
+        domain = None if attribute.domain is None else [[type(v).__name__, str(v)] for v in attribute.domain]
+        used[_dump(_expression(column))] = [
+            attribute.not_null,
+            domain,
+            str(attribute.lower),
+            str(attribute.upper),
+            attribute.constant_per_unit,
+        ]
+    return [_expression(key.expression), key.constant_per_unit, key.open, used]
+
+
+def _expression(found: Expression) -> list[Any]:
+    match found:
+        case Literal(text, type_name):
+            return ["literal", text, type_name]
+        case ColumnRef(source, name, type_name):
+            return ["column", source, name, type_name]
+        case Call(function, arguments, type_name):
+            return ["call", function, [_expression(argument) for argument in arguments], type_name]
+        case Cast(argument, type_name):
+            return ["cast", _expression(argument), type_name]
+        case Case(branches, otherwise, type_name):
+            whens = [[_predicate(when), _expression(then)] for when, then in branches]
+            return ["case", whens, _expression(otherwise), type_name]
+
+
 def _predicate(part: Predicate) -> list[Any]:
     match part:
-        case Compare(column, op, value):
-            return [op.value, column, [value.text, value.type_name]]
-        case Among(column, values):
-            return ["in", column, [[value.text, value.type_name] for value in values]]
-        case IsNull(column):
-            return ["null", column]
+        case Compare(left, op, right):
+            return [op.value, _expression(left), _expression(right)]
+        case Among(argument, values):
+            return ["in", _expression(argument), [[value.text, value.type_name] for value in values]]
+        case Like(argument, pattern, fold_case):
+            return ["ilike" if fold_case else "like", _expression(argument), pattern.text]
+        case IsNull(argument):
+            return ["null", _expression(argument)]
+        case Always(value):
+            return ["always", value]
         case Not(inner):
             return ["not", _predicate(inner)]
         case AllOf(parts):
@@ -150,24 +281,22 @@ def _predicate(part: Predicate) -> list[Any]:
             return ["or", [_predicate(inner) for inner in parts]]
 
 
-def _condition(condition: Condition[Atom]) -> list[Any]:
+def _statistic(statistic: Statistic) -> list[Any]:
+    return [[list(term) for term in statistic.terms], statistic.row_bound]
+
+
+def _condition(condition: Condition[Atom], places: dict[int, int] | None = None) -> list[Any]:
     match condition:
         case Leaf(atom):
-            return ["atom", atom.aggregate, atom.direction, atom.threshold]
+            threshold: Any = atom.threshold
+            if isinstance(threshold, KeyThreshold):
+                key = places[threshold.key] if places is not None else threshold.key
+                threshold = [key, str(threshold.factor), threshold.strict]
+            return ["atom", atom.statistic, atom.direction, threshold, atom.average]
         case And(parts):
-            return ["and", [_condition(part) for part in parts]]
+            return ["and", sorted((_condition(part, places) for part in parts), key=_dump)]
         case Or(parts):
-            return ["or", [_condition(part) for part in parts]]
-
-
-def _aggregate(aggregate: CountRows) -> list[str]:
-    match aggregate:
-        case CountRows():
-            return ["count"]
-
-
-def _text(value: object) -> list[str]:
-    return [type(value).__name__, str(value)]
+            return ["or", sorted((_condition(part, places) for part in parts), key=_dump)]
 
 
 def _dump(content: Any) -> str:

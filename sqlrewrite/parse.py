@@ -1,4 +1,4 @@
-"""Text to syntax tree: a byte gate, a small scanner of our own, sqlglot, and a check that nothing was swallowed.
+"""Fragments to syntax trees: a byte gate, a small scanner of our own, sqlglot, and a check that nothing was swallowed.
 
 The scanner knows PostgreSQL's lexical rules for the few forms that a question needs and refuses all others, so
 that blanks, comments and constants cannot mean one thing to PostgreSQL and another to sqlglot. After sqlglot
@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import logging
 import re
-from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from enum import Enum
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
 
+from mechanisms.errors import Refusal
+from sqlrewrite.clauses import Fragment
 from sqlrewrite.errors import NotAnswered, SyntaxNotRead, TooComplex
 
 MAX_BYTES = 16 * 1024
@@ -52,21 +55,15 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL | re.ASCII,
 )
 
-# Words that carry structure and therefore have no identifier in the tree. A word in neither list must be a name.
-_KEYWORDS = frozenset(
-    re.findall(
-        r"\w+",
-        """all and as asc between by cast count desc distinct false first from group having in is last limit not
-    null nulls offset or order rows select true where""",
-    )
-)
-_TYPE_WORDS = frozenset(
-    re.findall(
-        r"\w+",
-        """bigint bool boolean bpchar character date decimal double float4 float8 int int2 int4 int8 integer numeric
-    precision real smallint text time timestamp timestamptz uuid varchar varying with without zone""",
-    )
-)
+_ODD_SIGNS = frozenset("^|&~?@#")
+
+
+class Form(Enum):
+    """What a fragment is, by the text that makes it a statement."""
+
+    SOURCE = "SELECT 1 FROM "
+    CONDITION = "SELECT 1 WHERE "
+    EXPRESSION = "SELECT "
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +75,21 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """One statement as both the scanner and sqlglot read it."""
+    """One fragment as both the scanner and sqlglot read it."""
 
-    text: str
+    text: str  # with the words of ``Form`` in front
     tokens: tuple[Token, ...]
-    root: exp.Expr
+    root: exp.Select
+    shift: int  # from places in ``text`` to places in the analyst's statement
+
+    def called(self, node: exp.Expr) -> str:
+        """The function's name as it stands in the text: sqlglot has one node for several."""
+        if isinstance(node, exp.Extract):  # sqlglot keeps no place for these; depth first is the order of the text
+            words = [fold(token.text) for token in self.tokens if fold(token.text) in ("extract", "date_part")]
+            nodes = [part for part in self.root.walk(bfs=False) if isinstance(part, exp.Extract)]
+            return next(word for part, word in zip(nodes, words, strict=True) if part is node)
+        start = node.meta.get("start")
+        return next((fold(token.text) for token in self.tokens if token.start == start), "")
 
 
 def gate(text: str) -> tuple[Token, ...]:
@@ -156,20 +163,33 @@ def is_bounded(text: str) -> bool:
     return True
 
 
-def parse(text: str) -> Parsed:
-    """Exactly one statement, read by sqlglot as PostgreSQL's dialect."""
-    tokens = gate(text)
-    body = tokens
-    while body and body[-1].kind == "semicolon":
-        body = body[:-1]
-    if not body:
-        raise SyntaxNotRead("there is no statement to read")
-    for token in body:
-        if token.kind == "semicolon":
-            raise SyntaxNotRead("a question is one statement", hint="send them one by one", position=token.start + 1)
+def parse(fragment: Fragment, form: Form) -> Parsed:
+    """One fragment, read by sqlglot as PostgreSQL's dialect inside the smallest statement that can hold it."""
+    text = form.value + fragment.text
+    shift = fragment.start - len(form.value)
+    with placed(shift):
+        tokens = gate(text)
+        _plain_signs(tokens)
+        if len(tokens) == len(gate(form.value)):
+            raise SyntaxNotRead("there is nothing to read here", position=len(form.value) + 1)
+        return Parsed(text, tokens, _read(text), shift)
+
+
+@contextmanager
+def placed(shift: int) -> Iterator[None]:
+    """Refusals from inside have places in a fragment: they get their place in the statement."""
+    try:
+        yield
+    except Refusal as refusal:
+        if refusal.position is not None:
+            refusal.position = max(1, refusal.position + shift)
+        raise
+
+
+def _read(text: str) -> exp.Select:
     if not is_bounded(text):
         raise TooComplex(
-            f"a question may have at most {MAX_WORDS} words, {MAX_CALLS} calls inside each other"
+            f"a clause may have at most {MAX_WORDS} words, {MAX_CALLS} calls inside each other"
             f" and {MAX_BARE_JOINS} joins without ON",
             hint="simplify the expressions",
         )
@@ -177,59 +197,30 @@ def parse(text: str) -> Parsed:
         roots = [root for root in sqlglot.parse(text, dialect="postgres") if root is not None]
     except ParseError as error:
         raise SyntaxNotRead(
-            "the statement could not be read",
-            hint="SELECT keys, count(*) FROM table WHERE ... GROUP BY keys HAVING count(*) > n",
-            position=_position_of(error, text),
+            "the expression could not be read", hint="write it more plainly", position=_position_of(error, text)
         ) from None
     except RecursionError:
         raise TooComplex("the statement is nested too deeply to be read", hint="simplify the expressions") from None
     except (SqlglotError, TypeError, AttributeError, ValueError, IndexError, KeyError):
         # The compiled parser stumbles over half an expression ("a ?") with an error of Python's.
         raise SyntaxNotRead("the statement could not be read") from None
-    if len(roots) != 1 or not isinstance(roots[0], exp.Expr):
-        raise SyntaxNotRead("a question is one statement", hint="send them one by one")
-    return Parsed(text, body, roots[0])
+    if len(roots) != 1 or not isinstance(roots[0], exp.Select):
+        raise SyntaxNotRead("this is not one expression", hint="write it more plainly")
+    return roots[0]
 
 
-def account(parsed: Parsed) -> None:
-    """Each word and constant of the text is in the tree, and the first word is PostgreSQL's.
-
-    *Guarantee*: a clause that sqlglot skips cannot turn the statement into another one unnoticed.
-    """
-    first = parsed.tokens[0]
-    if first.kind != "word" or fold(first.text) != "select":  # FROM-first is sqlglot's own
-        raise SyntaxNotRead("a question begins with SELECT", hint="SELECT ... FROM ...", position=first.start + 1)
-    names: set[str] = set()
-    constants: Counter[str] = Counter()
-    for node in parsed.root.walk():
-        match node:
-            case exp.Identifier():
-                names.add(node.name if node.args.get("quoted") else fold(node.name))
-            case exp.Literal(is_string=True):
-                constants["'" + node.name] += 1
-            case exp.Literal():
-                constants[_number(node.name)] += 1
-    seen: Counter[str] = Counter()
-    for token in parsed.tokens:
-        match token.kind:
-            case "word":
-                word = fold(token.text)
-                if word not in names and word not in _KEYWORDS and word not in _TYPE_WORDS:
-                    raise NotAnswered(
-                        f"{token.text.upper()} is not answered about protected rows",
-                        hint="SELECT keys, count(*) FROM table WHERE ... GROUP BY keys HAVING count(*) > n",
-                        position=token.start + 1,
-                    )
-            case "string":
-                seen["'" + token.text[1:-1].replace("''", "'")] += 1
-            case "number":
-                seen[_number(token.text)] += 1
-            case "parameter":
-                seen[_number(token.text[1:])] += 1
-    if seen != constants:
-        raise NotAnswered(
-            "a constant of this statement could not be read with certainty", hint="pass it as a parameter ($1)"
-        )
+def _plain_signs(tokens: tuple[Token, ...]) -> None:
+    """Operators on which the two readers differ in precedence or meaning are refused before either reads them."""
+    for token, after in zip(tokens, (*tokens[1:], None), strict=True):
+        if token.kind == "semicolon":
+            raise SyntaxNotRead("a question is one statement", hint="send them one by one", position=token.start + 1)
+        alone = after is None or after.start != token.start + 1
+        if token.kind == "sign" and (token.text in _ODD_SIGNS or (token.text == "!" and (alone or after.text != "="))):  # type: ignore[union-attr]
+            raise NotAnswered(
+                f"the operator {token.text} is not answered about protected rows",
+                hint="use + - * and comparisons, LIKE for patterns, IN for lists",
+                position=token.start + 1,
+            )
 
 
 def identifier(node: exp.Identifier) -> str:
@@ -253,6 +244,21 @@ def position(node: exp.Expr) -> int | None:
     """Where the node begins, as a 1-based character, if sqlglot kept it."""
     starts = [part.meta["start"] for part in node.walk() if "start" in part.meta]
     return min(starts) + 1 if starts else None
+
+
+def bare(node: exp.Expr) -> exp.Expr:
+    """An expression without the parentheses around it."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node
+
+
+def conjuncts(node: exp.Expr) -> list[exp.Expr]:
+    """The parts of a conjunction."""
+    inner = bare(node)
+    if isinstance(inner, exp.And):
+        return [part for side in inner.flatten(unnest=False) for part in conjuncts(side)]
+    return [inner]
 
 
 def _encoded_length(text: str) -> int:
@@ -303,11 +309,3 @@ def _position_of(error: ParseError, text: str) -> int | None:
         return None
     before = sum(len(part) + 1 for part in text.split("\n")[: line - 1])
     return int(max(1, before + column - len(highlight) + 1))
-
-
-def _number(text: str) -> str:
-    """One spelling for .5 and 0.5, which sqlglot rewrites."""
-    try:
-        return str(Decimal(text))
-    except InvalidOperation:  # an exponent beyond all bounds
-        return text

@@ -1,35 +1,16 @@
-"""The registered tables of the tests, and how a question is answered on a real server without noise."""
+"""The registered tables of the tests, and the questions of whole statements."""
 
 from __future__ import annotations
 
 from datetime import date, timedelta
 from decimal import Decimal
 
-import numpy as np
-import psycopg
-
-from mechanisms.condition import holds
-from mechanisms.values import Noisy
-from sqlrewrite.assemble import assemble
+from sqlrewrite.blocks import outline
 from sqlrewrite.catalog import Attribute, Catalog, Kind, Relation
-from sqlrewrite.cells import cells
-from sqlrewrite.generate import generate
+from sqlrewrite.cut import Cut, cut
+from sqlrewrite.kind import refuse_kind
 from sqlrewrite.question import Literal, Question
-from sqlrewrite.validate import read
-
-SEED = 20240229
-
-SCHEMA = """
-CREATE TYPE mood AS ENUM ('sad', 'ok', 'happy');
-CREATE TABLE patient_data (
-  patient_id integer NOT NULL, age integer, gender text NOT NULL, disease text, insured boolean,
-  weight numeric(5,1), fever double precision, ward character(4), feeling mood, admitted date, "Odd ""Name" text,
-  note text);
-CREATE TABLE orders (
-  order_id bigint NOT NULL, customer_id integer, city text NOT NULL, region character varying(10) NOT NULL,
-  amount numeric(8,2), ordered_on date NOT NULL);
-CREATE TABLE city (city text NOT NULL, region text NOT NULL);
-"""
+from sqlrewrite.read import read
 
 
 def relation(id_: int, name: str, kind: Kind, attributes: list[Attribute], unit: str | None = None) -> Relation:
@@ -81,44 +62,22 @@ def resolve(schema: str | None, name: str) -> Relation | None:
     return CATALOG.by_name.get((schema or "public", name))
 
 
+def taken(text: str) -> list[Cut]:
+    """Every question of a statement, taken out of its text."""
+
+    def is_protected(name: tuple[str | None, str]) -> bool:
+        found = resolve(*name)
+        return found is not None and found.kind is Kind.PROTECTED
+
+    refuse_kind(text, is_protected)
+    found = []
+    for block in outline(text).questions(is_protected):
+        tables = {alias: resolve(*name) for name, alias in block.tables}
+        found.append(cut(text, block, {a: frozenset(r.attributes) for a, r in tables.items() if r is not None}))
+    return found
+
+
 def ask(text: str, parameters: list[Literal] | None = None) -> Question:
-    return read(text, CATALOG, resolve, parameters)
-
-
-class House:
-    """The two statements of a question on a real server, with noise left out."""
-
-    def __init__(self, connection: psycopg.Connection) -> None:
-        self.connection = connection
-        self.raw = psycopg.RawCursor(connection)
-
-    def measure(self, question: Question) -> np.ndarray:
-        grid = cells(question)
-        if not question.aggregates:
-            return grid.fill(())
-        generated = generate(question, SEED)
-        return grid.fill(self.raw.execute(generated.sql, generated.parameters).fetchall())
-
-    def types(self, text: str) -> list[str]:
-        """The output types of the analyst's own text, as the shadow would describe them."""
-        result = self.raw.execute(text).pgresult
-        assert result is not None
-        described = [(result.ftype(i), result.fmod(i)) for i in range(result.nfields)]
-        return [
-            self.raw.execute("SELECT format_type($1::oid, $2::int4)", pair).fetchone()[0]  # type: ignore[index]
-            for pair in described
-        ]
-
-    def answer(self, question: Question, types: list[str]) -> list[tuple]:
-        exact = self.measure(question)
-        keep = None
-        if question.having is not None:
-            having = question.having
-            keep = np.array(
-                [
-                    holds(having, lambda a, cell=cell: a.direction * (exact[a.aggregate, cell] - a.threshold) >= 0)
-                    for cell in range(exact.shape[1])
-                ]
-            )
-        finishing = assemble(question, keep, Noisy(exact), types, clip=True)
-        return self.raw.execute(finishing.sql, finishing.arrays).fetchall()
+    """The one question of a statement."""
+    (one,) = taken(text)
+    return read(one.clauses, CATALOG, resolve, parameters)

@@ -3,78 +3,149 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
-from clinic import PATIENTS, ask
+from fragments import CITY, ORDERS, ask
 
 from sqlrewrite.normal import fingerprint, normalise
-from sqlrewrite.question import Literal
+from sqlrewrite.question import Literal, Question, Source
 
-SAME = [
+SAME: list[list[dict[str, Any]]] = [
     [
-        "SELECT disease FROM patient_data WHERE age BETWEEN 18 AND 65 GROUP BY disease HAVING count(*) > 500",
-        "SELECT disease AS d FROM public.patient_data p WHERE 18 <= p.age AND age <= 65.0 GROUP BY 1"
-        " HAVING 501 <= count(*)",
-        "SELECT disease FROM patient_data WHERE NOT (age < 18 OR NOT age <= 65) GROUP BY disease"
-        " HAVING NOT count(*) <= 500 ORDER BY 1 LIMIT 5",
-        "SELECT disease FROM patient_data WHERE age <= 65 AND (age >= 18 AND age <= 65) GROUP BY disease"
-        " HAVING count(*) > 500.3",
+        {"where": "quantity BETWEEN 2 AND 8", "keys": ["city"], "having": "count(*) > 500"},
+        {
+            "from_": "public.orders o",
+            "where": "2 <= o.quantity AND quantity <= 8.0",
+            "keys": ["o.city"],
+            "having": "501 <= count(*)",
+        },
+        {"where": "NOT (quantity < 2 OR NOT quantity <= 8)", "keys": ["city"], "having": "NOT count(*) <= 500"},
+        {
+            "where": "quantity <= 8 AND (quantity >= 2 AND quantity <= 8)",
+            "keys": ["(city)"],
+            "having": "count(*) > 500.3",
+        },
+        {"where": "quantity BETWEEN 2 AND 8", "keys": ["city"], "having": "count(*) > 500 AND count(*) > 3"},
     ],
     [
-        "SELECT count(*), gender, disease FROM patient_data WHERE disease = 'flu' OR disease = 'cold'"
-        " GROUP BY gender, disease",
-        "SELECT count(*) FROM patient_data WHERE disease IN ('cold', 'flu', 'cold') GROUP BY disease, gender",
-        "SELECT disease, count(*) n FROM patient_data WHERE NOT (disease <> 'flu' AND NOT disease = 'cold')"
-        " GROUP BY 1, gender",
+        {"where": "city = 'Ulm' OR city = 'Bonn'", "keys": ["city", "gift"], "aggregates": ["count(*)", "sum(amount)"]},
+        {
+            "where": "city IN ('Bonn', 'Ulm', 'Bonn')",
+            "keys": ["gift", "city"],
+            "aggregates": ["sum(amount)", "count(*)"],
+        },
+        {
+            "where": "NOT (city <> 'Ulm' AND NOT city = 'Bonn')",
+            "keys": ["gift", "city"],
+            "aggregates": ["count(1)", "sum(amount)"],
+        },
+    ],
+    [
+        {"keys": ["city"], "having": "avg(quantity) > 3 AND count(*) > 9"},
+        {"keys": ["city"], "having": "count(*) >= 10 AND 3 < avg(quantity)"},
+        {"keys": ["city"], "having": "count(*) >= 10 AND 1.0 * sum(quantity) / count(*) > 3.00"},
+    ],
+    [
+        {"keys": ["city", "gift"], "sets": ((0,), (1,), ()), "aggregates": ["count(*)"]},
+        {"keys": ["gift", "city"], "sets": ((), (0,), (1,)), "aggregates": ["count(*)"]},
     ],
 ]
 
-OTHERS = [
-    "SELECT disease FROM patient_data GROUP BY disease HAVING count(*) > 500",
-    "SELECT disease FROM patient_data GROUP BY disease HAVING count(*) > 501",
-    "SELECT disease FROM patient_data GROUP BY disease HAVING count(*) < 501",
-    "SELECT disease, count(*) FROM patient_data GROUP BY disease HAVING count(*) > 500",
-    "SELECT gender FROM patient_data GROUP BY gender HAVING count(*) > 500",
-    "SELECT disease FROM patient_data GROUP BY disease, gender HAVING count(*) > 500",
-    "SELECT disease FROM patient_data WHERE age > 5 GROUP BY disease HAVING count(*) > 500",
-    "SELECT disease FROM patient_data WHERE age >= 5 GROUP BY disease HAVING count(*) > 500",
-    "SELECT disease FROM patient_data WHERE note = '5' GROUP BY disease HAVING count(*) > 500",
-    "SELECT disease FROM patient_data WHERE note = ' 5' GROUP BY disease HAVING count(*) > 500",
-    "SELECT disease FROM patient_data WHERE note = NULL GROUP BY disease HAVING count(*) > 500",
-    "SELECT disease FROM patient_data WHERE note = 'NULL' GROUP BY disease HAVING count(*) > 500",
-    "SELECT disease FROM patient_data WHERE note IS NULL GROUP BY disease HAVING count(*) > 500",
-    "SELECT city FROM orders GROUP BY city HAVING count(*) > 500",
+OTHERS: list[dict[str, Any]] = [
+    {"keys": ["city"], "having": "count(*) > 500"},
+    {"keys": ["city"], "having": "count(*) > 501"},
+    {"keys": ["city"], "having": "count(*) < 501"},
+    {"keys": ["city"], "having": "sum(quantity) > 500"},
+    {"keys": ["city"], "having": "count(*) > 500", "aggregates": ["count(*)"]},
+    {"keys": ["gift"], "having": "count(*) > 500"},
+    {"keys": ["city", "gift"], "having": "count(*) > 500"},
+    {"keys": ["city", "gift"], "sets": ((0,), (1,)), "having": "count(*) > 500"},
+    {"keys": ["city"], "where": "quantity > 5", "having": "count(*) > 500"},
+    {"keys": ["city"], "where": "quantity >= 5", "having": "count(*) > 500"},
+    {"keys": ["city"], "where": "note = '5'", "having": "count(*) > 500"},
+    {"keys": ["city"], "where": "note = ' 5'", "having": "count(*) > 500"},
+    {"keys": ["city"], "where": "note = NULL", "having": "count(*) > 500"},
+    {"keys": ["city"], "where": "note = 'NULL'", "having": "count(*) > 500"},
+    {"keys": ["city"], "where": "note IS NULL", "having": "count(*) > 500"},
+    {"keys": ["city"], "where": "note LIKE 'a'", "having": "count(*) > 500"},
+    {"keys": ["city"], "where": "note ILIKE 'a'", "having": "count(*) > 500"},
+    {"keys": ["upper(city)"], "having": "count(*) > 500"},
+    {"from_": "orders JOIN city USING (city)", "keys": ["orders.city"], "having": "count(*) > 500"},
+    {"from_": "orders LEFT JOIN city USING (city)", "keys": ["orders.city"], "having": "count(*) > 500"},
+    {"keys": ["quantity / 2"]},
+    {"keys": ["quantity / 2.0"]},
+    {"keys": ["extract(year FROM ordered_on)"]},
+    {"keys": ["date_part('year', ordered_on)"]},
+    {"keys": ["city"], "aggregates": ["sum(quantity)"]},
+    {"keys": ["city"], "aggregates": ["sum(quantity) FILTER (WHERE gift)"]},
+    {"keys": ["city"], "aggregates": ["count(amount)"]},
 ]
+
+
+def digest(question: Question) -> str:
+    return fingerprint(question).digest
 
 
 @pytest.mark.parametrize("spellings", SAME)
-def test_all_spellings_of_a_question_have_one_fingerprint(spellings: list[str]) -> None:
-    assert len({fingerprint(ask(text)) for text in spellings}) == 1
+def test_all_spellings_of_a_question_have_one_fingerprint(spellings: list[dict[str, Any]]) -> None:
+    assert len({digest(ask(**parts)) for parts in spellings}) == 1
 
 
 def test_different_questions_have_different_fingerprints() -> None:
-    assert len({fingerprint(ask(text)) for text in OTHERS}) == len(OTHERS)
+    assert len({digest(ask(**parts)) for parts in OTHERS}) == len(OTHERS)
+
+
+def test_the_key_order_leads_to_the_same_keys() -> None:
+    one, other = ask(keys=["gift", "city", "quantity"]), ask(keys=["quantity", "gift", "city"])
+
+    def ordered(question: Question) -> list[Any]:
+        return [question.keys[place].expression for place in fingerprint(question).key_order]
+
+    assert digest(one) == digest(other)
+    assert ordered(one) == ordered(other)
+    assert sorted(fingerprint(one).key_order) == [0, 1, 2]
+
+
+def test_a_threshold_follows_its_key() -> None:
+    table = "patients p JOIN ward w ON p.disease = w.disease"
+    one = ask(table, keys=["p.disease", "w.capacity"], having="count(*) > w.capacity")
+    other = ask(table, keys=["w.capacity", "p.disease"], having="count(*) > w.capacity")
+    assert digest(one) == digest(other)
 
 
 def test_a_parameter_is_the_same_question_as_its_constant() -> None:
-    asked = ask(
-        "SELECT gender FROM patient_data WHERE age > $2 GROUP BY 1 HAVING count(*) > $1",
-        [Literal("500", "bigint"), Literal("18", "integer")],
-    )
-    assert fingerprint(asked) == fingerprint(
-        ask("SELECT gender FROM patient_data WHERE age > 18 GROUP BY 1 HAVING count(*) > 500")
-    )
+    bound = [Literal("500", "bigint"), Literal("8", "integer")]
+    asked = ask(keys=["gift"], where="quantity > $2", having="count(*) > $1", parameters=bound)
+    assert digest(asked) == digest(ask(keys=["gift"], where="quantity > 8", having="count(*) > 500"))
 
 
-def test_another_domain_or_bound_is_another_question() -> None:
-    question = ask("SELECT gender, count(*) FROM patient_data GROUP BY 1")
-    (key,) = question.keys
-    other = replace(question, keys=(replace(key, domain=("F", "M")),))
-    bounded = replace(question, relation=replace(PATIENTS, unit_column="patient_id"))
-    assert len({fingerprint(q) for q in (question, other, bounded)}) == 3
+def test_what_changes_cells_or_sensitivity_changes_the_fingerprint() -> None:
+    question = ask("orders JOIN city USING (city)", keys=["orders.city"], aggregates=["sum(amount)"])
+
+    def declared(**changed: Any) -> Question:
+        attributes = {**ORDERS.attributes, "city": replace(ORDERS.attributes["city"], **changed)}
+        first = Source(replace(ORDERS, attributes=attributes))
+        return replace(question, sources=(first, *question.sources[1:]))
+
+    newer = replace(question.sources[1], relation=replace(CITY, data_version=2))
+    (measure,) = question.measures
+    others = [
+        declared(domain=("Bonn", "Ulm")),
+        declared(not_null=False),
+        declared(constant_per_unit=True),
+        replace(question, unit=replace(question.unit, max_rows=9)),
+        replace(question, unit=replace(question.unit, max_groups=9)),
+        replace(question, sources=(Source(replace(ORDERS, id=99)), question.sources[1])),
+        replace(question, sources=(question.sources[0], newer)),
+        replace(question, measures=(replace(measure, upper=measure.upper * 2),)),
+        replace(question, measures=(replace(measure, unit=measure.unit * 2),)),
+        replace(question, statistics=(replace(question.statistics[0], row_bound=1),)),
+    ]
+    assert len({digest(each) for each in (question, *others)}) == len(others) + 1
 
 
 def test_the_normal_form_is_stable() -> None:
-    for text in (*OTHERS, *SAME[0], *SAME[1]):
-        where = ask(text).where
+    for parts in (*OTHERS, *(each for group in SAME for each in group)):
+        where = ask(**parts).where
         assert where is None or normalise(where) == where

@@ -1,94 +1,147 @@
-"""The claim without statistics: one unit more or less moves the exact vector by no more than was claimed."""
+"""The claim without statistics: one unit more or less moves every statistic by no more than was claimed."""
 
 from __future__ import annotations
 
 import random
-from dataclasses import replace
+from collections import Counter
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
-from clinic import DAYS, ORDERS, House, ask
+from survey import PERSON, SOURCES, Laboratory, Maker, column, fill
 
-from sqlrewrite.question import Question
+from sqlrewrite.generate import generate
+from sqlrewrite.question import GroupKey, IsNull, Measure, MeasureKind, Not, Question, Statistic, Unit
 from sqlrewrite.sensitivity import Contribution, sensitivity
 
-KEYS = ("city", "region", "ordered_on")
-CONDITIONS = ("amount > 50", "city <> 'Ulm'", "ordered_on < '2024-01-04'", "NOT (amount <= 20 OR city = 'Kiel')")
+ROWS, UNITS, TOTAL = MeasureKind.ROWS, MeasureKind.UNITS, MeasureKind.TOTAL
+TOWN, SEX = GroupKey(column(0, "town"), False), GroupKey(column(1, "sex"), True)
 
 
-def fill(house: House, rng: random.Random) -> list[int]:
-    """Some customers with many orders in many places, some without a name."""
-    rows = []
-    for number in range(rng.randrange(1, 60)):
-        customer = rng.choice([None, 1, 1, 1, 2, 3, 4])
-        region = "north" if (customer or 0) % 2 else "south"
-        if rng.random() < 0.1:  # the declaration that a region is constant may be wrong
-            region = rng.choice(["north", "south"])
-        city = rng.choice(["Ulm", "Bonn", "Kiel", "Jena", "undeclared"])
-        rows.append((number, customer, city, region, rng.randrange(100), rng.choice(DAYS)))
-    house.connection.execute("TRUNCATE orders")
-    with house.connection.cursor() as cursor:
-        cursor.executemany("INSERT INTO orders VALUES (%s, %s, %s, %s, %s, %s)", rows)
-    return [row[0] for row in rows]
+@dataclass(frozen=True)
+class Move:
+    """What one unit really moved: per statistic the most in a cell, and the cells that moved in each grouping set."""
+
+    claim: Contribution
+    most: list[int]
+    cells: Counter[int]
+
+    def within(self, claim: Contribution) -> bool:
+        return (
+            all(moved <= bound for moved, bound in zip(self.most, claim.statistics, strict=True))
+            and max(self.cells.values(), default=0) <= claim.groups
+            and sum(self.cells.values()) <= claim.cells
+        )
 
 
-def question(rng: random.Random) -> Question:
-    keys = rng.sample(KEYS, rng.randrange(4))
-    text = f"SELECT count(*) FROM orders WHERE {rng.choice(CONDITIONS)}"
-    asked = ask(text + (f" GROUP BY {', '.join(keys)}" if keys else ""))
-    unit = rng.choice([None, "customer_id"])
-    bounded = replace(ORDERS, unit_column=unit, max_groups=rng.randint(1, 4), max_rows=rng.randint(1, 4))
-    return replace(asked, relation=bounded)
-
-
-def triples(house: House, rng: random.Random, databases: int, questions: int) -> int:
-    """How many triples reached their claim; a triple that exceeds it fails."""
-    reached = 0
-    for _ in range(databases):
-        orders = fill(house, rng)
-        asked = [question(rng) for _ in range(questions)]
-        before = [house.measure(q) for q in asked]
-        victims = {None: f"order_id = {rng.choice(orders)}", "customer_id": f"customer_id = {rng.choice([1, 1, 2])}"}
+def moves(laboratory: Laboratory, rng: random.Random, databases: int, questions: int) -> list[Move]:
+    """Random (question, database, neighbour) triples; half of the rows hold values far outside what is declared."""
+    found = []
+    maker = Maker(rng)
+    for number in range(databases):
+        fill(laboratory.connection, rng, rng.randrange(1, 50), hostile=0.1 if number % 2 else 0.0)
+        asked = [q for q in (maker.question() for _ in range(questions)) if not any(key.open for key in q.keys)]
+        grids = [laboratory.cells(q) for q in asked]
+        before = [laboratory.statistics(q, grid) for q, grid in zip(asked, grids, strict=True)]
+        victims = {
+            False: "visit_id = (SELECT visit_id FROM visit WHERE member_id IS NOT NULL ORDER BY random() LIMIT 1)",
+            True: f"member_id IN (SELECT member_id FROM member WHERE person = {rng.choice([1, 1, 2, 3])})",
+        }
         after = {}
-        for unit, condition in victims.items():
-            with house.connection.transaction(force_rollback=True):
-                house.connection.execute(f"DELETE FROM orders WHERE {condition}")
-                after[unit] = [house.measure(q) for q in asked]
-        for place, q in enumerate(asked):
-            moved = np.abs(before[place] - after[q.relation.unit_column][place])
-            claim = sensitivity(q)
-            assert moved.max() <= claim.per_cell, q
-            assert np.count_nonzero(moved) <= claim.groups, q
-            reached += moved.max() == claim.per_cell and np.count_nonzero(moved) == claim.groups
-    return reached
+        for person, condition in victims.items():
+            with laboratory.connection.transaction(force_rollback=True):
+                laboratory.connection.execute(f"DELETE FROM visit WHERE {condition}")
+                after[person] = [laboratory.statistics(q, grid) for q, grid in zip(asked, grids, strict=True)]
+        for place, (q, grid) in enumerate(zip(asked, grids, strict=True)):
+            moved = np.abs(before[place] - after[q.unit.column is not None][place])
+            touched = np.flatnonzero((moved != 0).any(axis=0))
+            move = Move(sensitivity(q), moved.max(axis=1).tolist(), Counter(grid.set_indices(touched).tolist()))
+            assert move.within(move.claim), q
+            found.append(move)
+    return found
 
 
-def test_one_unit_moves_the_vector_within_the_claim(house: House) -> None:
-    assert triples(house, random.Random(1), databases=20, questions=20) > 40  # and the claim is not idle
+def smaller(claim: Contribution) -> list[Contribution]:
+    """Mutants: each claims a little less."""
+    return [
+        replace(claim, groups=claim.groups - 1),
+        replace(claim, cells=claim.cells - 1),
+        replace(claim, statistics=tuple(bound - 1 for bound in claim.statistics)),
+    ]
+
+
+def test_one_unit_moves_every_statistic_within_the_claim_and_no_smaller_claim_would_hold(
+    laboratory: Laboratory,
+) -> None:
+    found = moves(laboratory, random.Random(1), databases=20, questions=25)
+    assert len(found) > 400
+    for mutant in range(3):
+        caught = sum(not move.within(smaller(move.claim)[mutant]) for move in found)
+        assert caught > 20, mutant
 
 
 @pytest.mark.slow
-def test_one_unit_moves_the_vector_within_the_claim_ten_thousand_times(house: House) -> None:
-    triples(house, random.Random(2), databases=200, questions=50)
+def test_one_unit_moves_every_statistic_within_the_claim_ten_thousand_times(laboratory: Laboratory) -> None:
+    assert len(moves(laboratory, random.Random(2), databases=300, questions=40)) > 10_000
 
 
-def test_bounding_keeps_the_same_groups_whatever_the_physical_order(house: House) -> None:
-    rng = random.Random(3)
-    fill(house, rng)
-    asked = ask("SELECT city, ordered_on, count(*) FROM orders GROUP BY 1, 2")
-    first = house.measure(asked)
-    house.connection.execute(
-        "CREATE TEMP TABLE shuffled ON COMMIT DROP AS SELECT * FROM orders; TRUNCATE orders;"
-        "INSERT INTO orders SELECT * FROM shuffled ORDER BY hashint8(order_id + 12345)"
-    )
-    assert np.array_equal(first, house.measure(asked))
+def ask(
+    unit: Unit, keys: tuple[GroupKey, ...], measures: tuple[Measure, ...], statistics: tuple[Statistic, ...]
+) -> Question:
+    return Question(SOURCES, unit, None, keys, (tuple(range(len(keys))),), measures, statistics, None, ())
+
+
+COUNT = Statistic(((0, 1),), 1)
+
+
+def test_a_row_moves_one_cell_of_each_grouping_set() -> None:
+    asked = ask(Unit(), (TOWN, SEX), (Measure(ROWS),), (COUNT,))
+    assert sensitivity(asked) == Contribution(1, 1, (1,))
+    assert sensitivity(replace(asked, sets=((0, 1), (0,), ()))) == Contribution(1, 3, (1,))
 
 
 def test_a_person_touches_one_group_where_all_keys_are_constant_or_absent() -> None:
-    assert sensitivity(ask("SELECT region, count(*) FROM orders GROUP BY 1")) == Contribution(per_cell=3, groups=1)
-    assert sensitivity(ask("SELECT count(*) FROM orders")) == Contribution(per_cell=3, groups=1)
-    assert sensitivity(ask("SELECT city, region, count(*) FROM orders GROUP BY 1, 2")) == Contribution(3, 2)
+    unit = Unit(PERSON, 3, 5)
+    assert sensitivity(ask(unit, (), (Measure(ROWS),), (COUNT,))) == Contribution(1, 1, (5,))
+    assert sensitivity(ask(unit, (SEX,), (Measure(ROWS),), (COUNT,))) == Contribution(1, 1, (5,))
+    assert sensitivity(ask(unit, (SEX, TOWN), (Measure(ROWS),), (COUNT,))) == Contribution(3, 3, (5,))
+    everywhere = ask(Unit(PERSON, 300, 5), (TOWN,), (Measure(ROWS),), (COUNT,))
+    assert sensitivity(everywhere).groups == 4  # there are no more towns
+    assert "row_number" not in generate(everywhere, 1).sql
 
 
-def test_a_row_moves_one_count_by_one() -> None:
-    assert sensitivity(ask("SELECT disease, count(*) FROM patient_data GROUP BY 1")) == Contribution(1, 1)
+def test_a_person_moves_a_count_of_persons_by_one() -> None:
+    asked = ask(Unit(PERSON, 3, 5), (TOWN,), (Measure(UNITS), Measure(ROWS)), (COUNT, Statistic(((0, -2), (1, 1)), 2)))
+    assert sensitivity(asked).statistics == (1, 5)
+
+
+def test_measures_over_different_rows_are_bounded_apart() -> None:
+    """Disjoint filters share the bound of one row, but a person may fill both up to max_rows."""
+    first, second = IsNull(column(0, "day")), Not(IsNull(column(0, "day")))
+    measures = (Measure(ROWS, None, first), Measure(ROWS, None, second))
+    joint = Statistic(((0, 1), (1, 1)), 1)
+    assert sensitivity(ask(Unit(PERSON, 3, 5), (TOWN,), measures, (joint,))).statistics == (10,)
+    assert sensitivity(ask(Unit(), (TOWN,), measures, (joint,))).statistics == (1,)
+
+
+def test_a_linear_average_keeps_the_joint_bound_of_its_rows() -> None:
+    total = Measure(TOTAL, column(0, "rank"), None, Decimal(1), Decimal(4), Fraction(1))
+    asked = ask(Unit(PERSON, 3, 5), (TOWN,), (total, Measure(ROWS)), (Statistic(((0, 1), (1, -3)), 2),))
+    assert sensitivity(asked).statistics == (10,)
+
+
+def test_bounding_keeps_the_same_groups_whatever_the_physical_order(laboratory: Laboratory) -> None:
+    rng = random.Random(3)
+    fill(laboratory.connection, rng, 50)
+    maker = Maker(rng)
+    asked = [q for q in (maker.question(person=True) for _ in range(20)) if not any(key.open for key in q.keys)]
+    grids = [laboratory.cells(q) for q in asked]
+    first = [laboratory.measure(q, grid) for q, grid in zip(asked, grids, strict=True)]
+    laboratory.connection.execute(
+        "CREATE TEMP TABLE shuffled ON COMMIT DROP AS SELECT * FROM visit; TRUNCATE visit;"
+        "INSERT INTO visit SELECT * FROM shuffled ORDER BY hashint8(visit_id + 12345)"
+    )
+    for q, grid, known in zip(asked, grids, first, strict=True):
+        assert np.array_equal(known, laboratory.measure(q, grid))

@@ -1,0 +1,94 @@
+"""The finishing statement: the analyst's own text, with each question replaced by the relation that was released.
+
+Released numbers travel as array parameters, so the text is the same whatever the answer is: it can be parsed and
+described on the shadow before anything is paid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from sqlrewrite.cut import AggregateSlot, Cut, GroupingSlot, KeySlot, Slot
+from sqlrewrite.question import Expression, Question
+
+_RELATION: Final = "__veil_{}"
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The columns of one released relation: their SQL types, in the order of its array parameters."""
+
+    question: Question
+    cut: Cut
+    places: Mapping[int, int]  # where each key of the text stands in the question's keys
+    groupings: tuple[tuple[int, ...], ...]  # the GROUPING(...) calls, by key indices of the text
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        keys = (type_of(key.expression) for key in self.question.keys)
+        return (*keys, *(column.type_name for column in self.question.columns), *("integer" for _ in self.groupings))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (
+            *(f"k{i}" for i in range(len(self.question.keys))),
+            *(f"a{i}" for i in range(len(self.question.columns))),
+            *(f"g{i}" for i in range(len(self.groupings))),
+        )
+
+
+def released(question: Question, cut: Cut, places: Mapping[int, int]) -> Released:
+    """What the released relation of a question has to hold."""
+    calls = (slot.keys for slot in (*cut.head, *cut.rest) if isinstance(slot, GroupingSlot))
+    return Released(question, cut, places, tuple(dict.fromkeys(calls)))
+
+
+def finish(text: str, parts: Sequence[Released], parameters: int) -> str:
+    """The statement over released relations; their arrays are $n, counted on from the analyst's own parameters."""
+    pieces: list[str] = []
+    at, number = 0, parameters
+    for index, part in sorted(enumerate(parts), key=lambda pair: pair[1].cut.block.start):
+        block = part.cut.block
+        first = number + sum(len(p.types) for p in parts[:index]) + 1
+        pieces += [text[at : block.start], _select(part, _RELATION.format(index), first)]
+        at = block.stop
+    return "".join([*pieces, text[at:]])
+
+
+def _select(part: Released, name: str, first: int) -> str:
+    arrays = [f"pg_catalog.unnest(${first + i}::{type_name}[])" for i, type_name in enumerate(part.types)]
+    if not arrays:  # SELECT 1 ... GROUP BY (): one row without columns
+        relation = f"(SELECT) AS {name}"
+    else:
+        relation = f"ROWS FROM ({', '.join(arrays)}) AS {name}({', '.join(part.names)})"
+    head = "".join(_piece(piece, part, name) for piece in part.cut.head)
+    rest = "".join(_piece(piece, part, name) for piece in part.cut.rest)
+    return f"{head} FROM {relation}{rest}"
+
+
+def _piece(piece: str | Slot, part: Released, name: str) -> str:
+    match piece:
+        case str():
+            return piece
+        case KeySlot(index):
+            return f"{name}.k{part.places[index]}"
+        case AggregateSlot(index):
+            return f"{name}.a{index}"
+        case GroupingSlot(keys):
+            return f"{name}.g{part.groupings.index(keys)}"
+
+
+def array_text(values: Sequence[str | None]) -> str:
+    """The text of a one-dimensional array."""
+    return "{" + ",".join("NULL" if value is None else _element(value) for value in values) + "}"
+
+
+def _element(value: str) -> str:
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def type_of(expression: Expression) -> str:
+    """The SQL type of a row expression."""
+    return expression.type_name

@@ -1,0 +1,58 @@
+"""What kind of statement a text is: those that write to a protected table or carry another statement are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from sqlrewrite.blocks import Name, Tokens
+from sqlrewrite.errors import NotAnswered, WouldWrite
+from sqlrewrite.lex import Kind, tokens
+
+_WRITES: Final = frozenset(("insert", "update", "delete", "merge", "truncate"))
+_SKIPPED: Final = frozenset(("into", "from", "only", "table"))
+_CARRIERS: Final = {
+    "copy": "Send the question itself; with psql, \\g FILE writes its answer to a file.",
+    "prepare": "Let the driver prepare it (extended protocol), or send the question itself.",
+    "declare": "Send the question itself; a driver can fetch its rows in pieces.",
+}
+
+
+def refuse_kind(text: str, is_protected: Callable[[Name], bool]) -> None:
+    """Refuse a statement that would write to a protected table, or one whose question cannot be taken out of it yet."""
+    these = tokens(text)
+    word = these[0].word if these else None
+    if word in _WRITES:
+        target = _target(these[1:])
+        if target is not None and is_protected(target):
+            raise WouldWrite(
+                f"{word.upper()} would change protected rows",
+                hint="Protected tables are read-only here; temporary tables are yours.",
+                position=these[0].start + 1,
+            )
+    if word in _CARRIERS:
+        raise NotAnswered(
+            f"{word.upper()} of a question about protected rows is not answered",
+            hint=_CARRIERS[word],
+            position=these[0].start + 1,
+        )
+
+
+def _target(these: Tokens) -> Name | None:
+    """The relation that a writing statement names first."""
+    while these and these[0].word in _SKIPPED:
+        these = these[1:]
+    if not these or these[0].name is None:
+        return None
+    if len(these) > 2 and these[1].kind is Kind.DOT and these[2].name is not None:
+        return these[0].name, these[2].name
+    return None, these[0].name
+
+
+def targets(text: str) -> frozenset[Name]:
+    """The relation that the statement writes to, if it is one that writes."""
+    these = tokens(text)
+    if not these or these[0].word not in _WRITES:
+        return frozenset()
+    target = _target(these[1:])
+    return frozenset() if target is None else frozenset((target,))

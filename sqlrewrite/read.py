@@ -1,0 +1,219 @@
+"""Fragments to a typed question, or a refusal.
+
+Each fragment goes through the same four steps: the scanner (``parse``), the allow-list (``allow``), the check that
+nothing was swallowed (``account``), and typed construction by the reader of its clause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from sqlglot import exp
+
+from mechanisms.condition import And, Condition, Leaf, Or, atoms
+from sqlrewrite.account import account
+from sqlrewrite.aggregate import Measures, aggregate, row_bound
+from sqlrewrite.allow import allow
+from sqlrewrite.catalog import Catalog, Kind
+from sqlrewrite.clauses import Clauses, Fragment
+from sqlrewrite.constant import FLOATS, base_type
+from sqlrewrite.decompose import Decision, decompose
+from sqlrewrite.errors import NotAnswered
+from sqlrewrite.expression import Reader, expression
+from sqlrewrite.normal import measure_form, normalise, order_of, simplest
+from sqlrewrite.parse import Form, parse, placed
+from sqlrewrite.predicate import condition
+from sqlrewrite.question import (
+    AggregateValue,
+    AllOf,
+    Always,
+    Atom,
+    Call,
+    Case,
+    Cast,
+    ColumnRef,
+    Expression,
+    GroupKey,
+    Literal,
+    Predicate,
+    Question,
+    Statistic,
+    Unit,
+)
+from sqlrewrite.source import Parameters, Resolve, Scope, root, source, unit
+from sqlrewrite.walk import columns
+
+T = TypeVar("T")
+
+MAX_KEYS = 16
+
+
+def read(
+    clauses: Clauses,
+    catalog: Catalog,
+    resolve: Resolve,
+    parameters: Sequence[Literal] | None,
+    support: int | None = None,
+) -> Question:
+    """The question that one SELECT asks about protected rows.
+
+    ``resolve`` tells what a name is under the session's search_path; ``parameters`` is None before Bind, and the
+    question is then a skeleton that shows whether it can be answered. ``support`` is the guard of averages in HAVING.
+    """
+    scope, joined = _sources(clauses.from_, catalog, resolve, parameters)
+    bounded = unit(scope)
+    where = _where(clauses, scope, joined)
+    keys = tuple(_key(fragment, scope, bounded) for fragment in clauses.keys)
+    if len(keys) > MAX_KEYS:
+        raise NotAnswered(f"GROUP BY takes at most {MAX_KEYS} keys", hint="group by fewer columns")
+    measures = Measures(scope, bounded)
+    shown = tuple(_aggregate(fragment, scope, measures) for fragment in clauses.aggregates)
+    decision = Decision(None, None, ())
+    if clauses.having is not None:
+        decision = _having(clauses.having, clauses.sets, scope, measures, keys, support)
+    if decision.where is not None:
+        where = decision.where if where is None else normalise(AllOf((where, decision.where)))
+    single = [Statistic(((place, 1),), row_bound(measures[place])) for column in shown for place in column.measures]
+    question = Question(
+        scope.sources,
+        bounded,
+        None if where == Always(True) else where,
+        keys,
+        clauses.sets,
+        measures.all(),
+        tuple(dict.fromkeys((*decision.statistics, *single))),
+        decision.having,
+        shown,
+    )
+    return _in_order(question)
+
+
+def _fragment(fragment: Fragment, form: Form, scope: Scope, build: Callable[[exp.Expr, Reader], T]) -> T:
+    parsed = parse(fragment, form)
+    with placed(parsed.shift):
+        allow(parsed, form)
+        account(parsed)
+        root = parsed.root.args["where"].this if form is Form.CONDITION else parsed.root.expressions[0]
+        return build(root, Reader(scope, parsed, condition))
+
+
+def _sources(
+    fragment: Fragment, catalog: Catalog, resolve: Resolve, parameters: Parameters
+) -> tuple[Scope, Predicate | None]:
+    parsed = parse(fragment, Form.SOURCE)
+    with placed(parsed.shift):
+        allow(parsed, Form.SOURCE)
+        account(parsed)
+        scope, rest = source(parsed, catalog, resolve, parameters)
+        reader = Reader(scope, parsed, condition)
+        found = [condition(part, reader) for part in rest]
+    return scope, AllOf(tuple(found)) if found else None
+
+
+def _where(clauses: Clauses, scope: Scope, joined: Predicate | None) -> Predicate | None:
+    parts = [] if joined is None else [joined]
+    if clauses.where is not None:
+        parts.append(_fragment(clauses.where, Form.CONDITION, scope, condition))
+    return normalise(AllOf(tuple(parts))) if parts else None
+
+
+def _aggregate(fragment: Fragment, scope: Scope, measures: Measures) -> AggregateValue:
+    def build(node: exp.Expr, reader: Reader) -> AggregateValue:
+        return aggregate(node, fragment.text, reader, measures)
+
+    return _fragment(fragment, Form.EXPRESSION, scope, build)
+
+
+def _having(
+    fragment: Fragment,
+    sets: Sequence[Sequence[int]],
+    scope: Scope,
+    measures: Measures,
+    keys: tuple[GroupKey, ...],
+    support: int | None,
+) -> Decision:
+    complete = len(sets) == 1 and set(sets[0]) == set(range(len(keys)))
+
+    def build(node: exp.Expr, reader: Reader) -> Decision:
+        return decompose(node, reader, measures, keys, complete, support, fragment.text)
+
+    return _fragment(fragment, Form.CONDITION, scope, build)
+
+
+def _key(fragment: Fragment, scope: Scope, bounded: Unit) -> GroupKey:
+    found = simplest(_fragment(fragment, Form.EXPRESSION, scope, expression))
+    if base_type(found.type_name) in FLOATS and isinstance(found, ColumnRef):
+        with placed(fragment.start):
+            raise NotAnswered(
+                f'"{found.name}" is a floating-point column and makes no groups',
+                hint="group by width_bucket(x, low, high, n) or round(x::numeric)",
+                position=1,
+            )
+    constant = all(constant_per_unit(column, scope, bounded) for column in columns(found))
+    return GroupKey(found, constant, _open(found, scope))
+
+
+def constant_per_unit(column: ColumnRef, scope: Scope, bounded: Unit) -> bool:
+    """Whether all rows of one unit have the same value in a column.
+
+    A column of a joined table follows from the columns that it is joined on.
+    """
+    if bounded.column is None or root(scope, column) in {root(scope, part) for part in bounded.column}:
+        return True
+    if scope.attribute(column).constant_per_unit and scope.sources[column.source].relation.kind is Kind.PROTECTED:
+        return True
+    joined = scope.sources[column.source]
+    return bool(joined.on) and all(constant_per_unit(left, scope, bounded) for left, _ in joined.on)
+
+
+def _open(found: Expression, scope: Scope) -> bool:
+    """Whether the values of an expression are not public: some column of a protected table has no declared domain."""
+    match found:
+        case Literal():
+            return False
+        case ColumnRef(place, _, _):
+            return scope.sources[place].relation.kind is Kind.PROTECTED and scope.attribute(found).domain is None
+        case Cast(argument, _):
+            return _open(argument, scope)
+        case Case(branches, otherwise, _):
+            return any(_open(part, scope) for part in (*(then for _, then in branches), otherwise))
+        case Call(_, arguments, _):
+            return any(_open(argument, scope) for argument in arguments)
+
+
+def _in_order(question: Question) -> Question:
+    """The measures that are used, and the statistics, in an order that does not depend on the order of the text."""
+    decided = set() if question.having is None else {atom.statistic for atom in atoms(question.having)}
+    shown = {((place, 1),) for column in question.columns for place in column.measures}
+    kept = [old for old, s in enumerate(question.statistics) if old in decided or s.terms in shown]
+    used = {place for old in kept for place, _ in question.statistics[old].terms}
+    order = sorted(used, key=lambda place: order_of(measure_form(question.measures[place])))
+    places = {old: new for new, old in enumerate(order)}
+    moved = [
+        Statistic(tuple(sorted((places[measure], factor) for measure, factor in statistic.terms)), statistic.row_bound)
+        for statistic in (question.statistics[old] for old in kept)
+    ]
+    statistics = sorted(moved, key=lambda statistic: statistic.terms)
+    at = {old: statistics.index(statistic) for old, statistic in zip(kept, moved, strict=True)}
+    return replace(
+        question,
+        measures=tuple(question.measures[old] for old in order),
+        statistics=tuple(statistics),
+        having=None if question.having is None else _moved(question.having, at),
+        columns=tuple(
+            replace(column, measures=tuple(places[measure] for measure in column.measures))
+            for column in question.columns
+        ),
+    )
+
+
+def _moved(part: Condition[Atom], at: dict[int, int]) -> Condition[Atom]:
+    match part:
+        case Leaf(atom):
+            return Leaf(replace(atom, statistic=at[atom.statistic]))
+        case And(parts):
+            return And(tuple(_moved(inner, at) for inner in parts))
+        case Or(parts):
+            return Or(tuple(_moved(inner, at) for inner in parts))
