@@ -13,7 +13,9 @@ The route of one question, in the order of the files::
     asking          yes: it waits for its turn; a portal is held until it is executed
     conversation    the shadow parses and describes it, resolves its names, tells the session's ``veil.`` settings
     wishes          those settings, checked
-    answer          THE LINE: read -> agree -> price -> charge -> measure -> release -> decide -> assemble
+    plan            the questions in it, read and priced; nothing here has seen data
+    answer          THE LINE: plan -> charge -> measure -> release -> decide -> finish; ``bill`` tells what it cost
+    explain         EXPLAIN instead: the plan itself, for nothing
     backend         the one look at the data, for a receipt
     conversation    the released numbers go to the shadow as arrays behind the analyst's own portal
     link            PostgreSQL finishes, and its frames go to the client as they are

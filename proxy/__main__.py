@@ -217,7 +217,8 @@ def _invitation(host: str, port: int) -> list[str]:
         "  then, for example:",
         "    \\d patient_data",
         "    SELECT disease FROM patient_data GROUP BY disease HAVING count(*) > 500;",
-        "    SELECT city, count(*) FROM orders GROUP BY city ORDER BY 2 DESC LIMIT 5;",
+        "    SELECT gender, count(*), avg(age) FROM patient_data GROUP BY gender;",
+        "    EXPLAIN SELECT city FROM orders GROUP BY city HAVING sum(amount) > 1000000;",
         "",
         "  other analysts: bob, carol; administrator: admin; each password is the name. Ctrl-C stops everything.",
     ]

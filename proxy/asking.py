@@ -16,6 +16,7 @@ from proxy.answer import Answered, Asker, answer
 from proxy.conversation import Conversation, Portal, Prepared, Reading
 from proxy.encodings import recoded
 from proxy.errors import as_refusal, error_fields, notice
+from proxy.explain import explain, unwrap
 from proxy.link import FLUSH, SYNC, Link, LinkLost, ShadowError, drop
 from proxy.route import named
 from proxy.runtime import Runtime
@@ -108,13 +109,19 @@ class Asking:
         if not self._concerned(reading):
             conversation.native(name, portal)
             return
-        self._answering = asyncio.get_running_loop().create_task(answer(self._runtime, self._asker, text, reading))
+        explained = unwrap(text)
+        if explained is None:
+            work = answer(self._runtime, self._asker, text, reading, conversation)
+        else:
+            work = explain(self._runtime, self._asker, explained, reading, conversation)
+        self._answering = asyncio.get_running_loop().create_task(work)
         try:
             answered = await self._answering
         finally:
             self._answering = None
-        conversation.finish(name, answered.sql, answered.arrays, portal.result_formats)
-        self._tell(notice(answered.message, answered.bill))
+        conversation.finish(name, answered.arrays, portal)
+        for message, bill in answered.notices:
+            self._tell(notice(message, bill))
 
     def _concerned(self, reading: Reading) -> bool:
         """Whether a protected relation is really meant: a temporary table may bear the same name."""

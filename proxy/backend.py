@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias, TypeVar
 
 import psycopg
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 from psycopg_pool import AsyncConnectionPool
 
-from mechanisms.values import Exact
 from provenance.model import Receipt
 from proxy.errors import ProtectedDatabaseFailed
-from sqlrewrite.cells import Cells
 from sqlrewrite.generate import Generated
 
 log = logging.getLogger("pgveil")
 READER: Final = "pgveil_reader"
+
+T = TypeVar("T")
+Take: TypeAlias = Callable[[Sequence[TupleRow]], T]
 
 
 class Backend:
@@ -46,11 +47,6 @@ class Backend:
             finally:
                 await self._pool.putconn(conn)
 
-    async def measure(self, receipt: Receipt, query: Generated, cells: Cells, carried: Mapping[str, str]) -> Exact:
-        """Read the exact numbers of a question that has been paid for."""
-        async with self.reader() as reader:
-            return await reader.measure(receipt, query, cells, carried)
-
 
 @dataclass(frozen=True, slots=True)
 class Reader:
@@ -58,8 +54,8 @@ class Reader:
 
     _conn: AsyncConnection[TupleRow]
 
-    async def measure(self, receipt: Receipt, query: Generated, cells: Cells, carried: Mapping[str, str]) -> Exact:
-        """Read the exact numbers of a question that has been paid for.
+    async def measure(self, receipt: Receipt, query: Generated, take: Take[T], carried: Mapping[str, str]) -> T:
+        """Read the exact numbers of a question that has been paid for; ``take`` locks them away (Exact or Found).
 
         *Guarantee*: nothing of an error of the protected database passes; the transaction is read-only and its
         time-out is the same for every question.
@@ -81,7 +77,7 @@ class Reader:
                 getattr(failure, "sqlstate", None),
             )
             raise ProtectedDatabaseFailed from None
-        return Exact(cells.fill(rows))
+        return take(rows)
 
 
 async def configure(conn: AsyncConnection[Any], seconds: float) -> None:

@@ -14,16 +14,18 @@ from typing import Final, TypeAlias
 
 from proxy import messages as m
 from proxy.encodings import codec
-from proxy.errors import ProtocolViolation
+from proxy.errors import ProtocolViolation, error_fields
 from proxy.link import FLUSH, Answer, Link, ShadowError, Sink, drop
 from proxy.veil_settings import SETTINGS
+from sqlrewrite.domain import DomainQuery
+from sqlrewrite.errors import NotAnswered
 from sqlrewrite.question import Literal
 
 Name: TypeAlias = tuple[str | None, str]
 
 _OURS: Final = "__veil"
 _ASKED: Final = "__veil_question"
-_CARRIED: Final = ("TimeZone", "DateStyle", "IntervalStyle")
+_CARRIED: Final = ("TimeZone", "DateStyle")
 
 # Everything is qualified: a temporary table of the analyst's named pg_locks must not be read for the real one.
 # Parsing a statement locks every relation that it names until the transaction ends, so pg_locks is PostgreSQL's own
@@ -75,8 +77,8 @@ class Reading:
     resolved: Mapping[Name, tuple[str, str] | None]
     seen: frozenset[tuple[str, str]]
     columns: tuple[m.Field, ...]
-    column_types: tuple[str, ...]
     parameters: tuple[Literal, ...]
+    parameter_oids: tuple[int, ...]
     in_block: bool  # the transaction has seen other statements too
 
 
@@ -132,8 +134,8 @@ class Conversation:
             },
             seen=frozenset((schema, name) for schema, name in found["seen"] or ()),
             columns=columns,
-            column_types=await self._type_names([(c.type_oid, c.typmod) for c in columns]),
             parameters=await self._values(oids, portal.values, portal.formats),
+            parameter_oids=oids,
             in_block=not alone or link.status != m.IDLE,
         )
 
@@ -187,10 +189,32 @@ class Conversation:
         await link.ask(m.CLOSE, m.encode_close(m.STATEMENT, _OURS) + FLUSH, drop)
         return [[None if cell is None else cell.decode(encoding) for cell in row] for row in rows.rows()]
 
-    def finish(self, portal: str, sql: str, arrays: Sequence[str], result_formats: Sequence[int]) -> None:
+    async def enumerate(self, wanted: DomainQuery) -> list[tuple[str | None, ...]]:
+        """The public values of derived keys, worked out where only public things are."""
+        return [tuple(row) for row in await self._query(wanted.sql, wanted.parameters)]
+
+    async def prepare(self, sql: str, reading: Reading, arrays: int) -> None:
+        """Parse the finishing statement before anything is paid; it must have the shape of what was asked."""
+        described = Answer()
+        self._parse(_ASKED, sql, (*reading.parameter_oids, *(0 for _ in range(arrays))))
+        try:
+            await self._link.ask(m.DESCRIBE, m.encode_describe(m.STATEMENT, _ASKED) + FLUSH, described.take)
+        except ShadowError as error:
+            raise ShadowError(error_fields(_not_finished(error))) from None
+        columns, _ = _shape(described)
+        asked = [(column.name, column.type_oid) for column in reading.columns]
+        if [(column.name, column.type_oid) for column in columns] != asked:
+            raise NotAnswered(
+                "the columns of this statement could not be kept as PostgreSQL names and types them",
+                hint="Give every output column an alias (AS name), or cast it.",
+            )
+
+    def finish(self, name: str, arrays: Sequence[str], portal: Portal) -> None:
         """Put the finished answer behind the analyst's portal; what follows is PostgreSQL's own business."""
-        self._parse(_ASKED, sql)
-        self._bind(portal, (), [text.encode(self.codec) for text in arrays], result_formats)
+        values, formats = portal.values, portal.formats
+        own = formats if len(formats) == len(values) else tuple(formats[:1] or (0,)) * len(values)
+        bound = [*values, *(text.encode(self.codec) for text in arrays)]
+        self._bind(name, (*own, *(0 for _ in arrays)), bound, portal.result_formats)
 
     def native(self, name: str, portal: Portal) -> None:
         """What turned out to be no question: let PostgreSQL bind it as it was asked to."""
@@ -227,6 +251,16 @@ class Conversation:
             await done
         except ShadowError:
             pass
+
+
+def _not_finished(error: ShadowError) -> NotAnswered:
+    """PostgreSQL cannot make sense of the text around the question once the question is answered."""
+    said = m.decode_fields(error.frame).get("M", "")
+    return NotAnswered(
+        "the statement around the question cannot be finished over released numbers",
+        detail=f"PostgreSQL says: {said}",
+        hint="Outside the aggregates use group keys only, spelled as in GROUP BY, and give output columns aliases.",
+    )
 
 
 def _shape(described: Answer) -> tuple[tuple[m.Field, ...], tuple[int, ...]]:

@@ -14,8 +14,11 @@ from functools import lru_cache
 from typing import Final
 
 from mechanisms.errors import Refusal
+from sqlrewrite.blocks import outline
 from sqlrewrite.catalog import Catalog
-from sqlrewrite.relations import relations
+from sqlrewrite.kind import targets
+from sqlrewrite.lex import Kind, scan
+from sqlrewrite.relations import mentions
 from sqlrewrite.split import split, words
 
 _REMEMBERED: Final = 20_000  # statement texts; a driver repeats few, and a stranger who sends many only empties it
@@ -27,9 +30,10 @@ _LARGE: Final = 1 << 18  # bytes: no question is as long, and reading a longer t
 # refused with a reason rather than left to the shadow's bare "permission denied".
 _WRAPPERS: Final = frozenset(("explain", "copy", "prepare", "declare"))
 
-# Statements that can ask or write. All others (CREATE, DROP, LOCK, ...) are left to the shadow, whose role is
+# Statements that can ask or write. All others (CREATE VIEW, DROP, LOCK, ...) are left to the shadow, whose role is
 # powerless: a temporary table may well bear a protected name.
 _OURS: Final = _WRAPPERS | {"select", "with", "table", "values", "insert", "update", "delete", "merge", "truncate"}
+_BEFORE_TABLE: Final = frozenset(("global", "local", "temp", "temporary", "unlogged"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +84,7 @@ PASS_ALL: Final = Router(frozenset(), frozenset(), ())
 
 
 def named(text: str) -> frozenset[tuple[str | None, str]]:
-    """The relations that sqlglot sees in a statement; none if it cannot read it."""
+    """The relations that a statement names; of one that carries another (EXPLAIN, COPY, ...) every name-like word."""
     text = text.strip().rstrip(";")
     return _named(text) if len(text) <= _MEDIUM else _named.__wrapped__(text)
 
@@ -88,9 +92,13 @@ def named(text: str) -> frozenset[tuple[str | None, str]]:
 @lru_cache(maxsize=1024)
 def _named(text: str) -> frozenset[tuple[str | None, str]]:
     try:
-        return frozenset(relations(text))
+        return outline(text).names() | targets(text) if _first(text) not in _WRAPPERS else frozenset(mentions(text))
     except Refusal:
-        return frozenset()
+        return frozenset(mentions(text))
+
+
+def _first(text: str) -> str:
+    return next((token.word or "" for token in scan(text) if token.kind is not Kind.OPEN), "")
 
 
 @lru_cache(maxsize=256)  # of at most _LARGE bytes each: a script is looked at as a whole and again piece by piece
@@ -100,11 +108,18 @@ def _mentions(text: str, names: frozenset[str]) -> bool:
 
 def _statement_mentions(text: str, names: frozenset[str]) -> bool:
     spoken = words(text)
-    if not spoken or spoken[0] not in _OURS:
+    if not spoken or not (spoken[0] in _OURS or _makes_table(spoken)):
         return False
     if not names.intersection(spoken):
         return bool(re.search(r"u&\"", text, re.IGNORECASE)) and _reads(text, names)
     return spoken[0] in _WRAPPERS or _reads(text, names)
+
+
+def _makes_table(spoken: list[str]) -> bool:
+    """CREATE TABLE ... AS, which may keep an answer."""
+    if spoken[0] != "create" or "as" not in spoken:
+        return False
+    return next((word for word in spoken[1:] if word not in _BEFORE_TABLE), None) == "table"
 
 
 def _reads(text: str, names: frozenset[str]) -> bool:

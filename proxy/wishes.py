@@ -22,6 +22,7 @@ class Wishes:
 
     accuracy: Accuracy
     raw: bool
+    support: int | None = None
 
     @classmethod
     def read(cls, settings: Mapping[str, str]) -> Wishes:
@@ -37,8 +38,9 @@ class Wishes:
         _one_of(values, "veil.mechanism", _MECHANISMS)
         _one_of(values, "veil.on_exhausted", _EXHAUSTED)
         _flag(values, "veil.reuse")
-        if values["veil.support"]:
-            number("support", values["veil.support"])
+        support = number("support", values["veil.support"]) if values["veil.support"] else None
+        if support is not None and (support < 1 or support != support.to_integral_value()):
+            raise BadSetting("veil.support is a whole number of rows, 1 or more", hint="Write SET veil.support = 200.")
         epsilon, most = values["veil.epsilon"], values["veil.max_epsilon"]
         accuracy = Accuracy(
             beta=number("beta", values["veil.beta"]),
@@ -54,7 +56,7 @@ class Wishes:
             and accuracy.epsilon > accuracy.max_epsilon
         ):
             raise BadSetting("veil.epsilon is above veil.max_epsilon", hint="RESET one of them.")
-        return cls(accuracy, _flag(values, "veil.raw"))
+        return cls(accuracy, _flag(values, "veil.raw"), None if support is None else int(support))
 
 
 def _one_of(values: Mapping[str, str], name: str, allowed: tuple[str, ...]) -> None:

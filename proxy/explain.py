@@ -1,0 +1,206 @@
+"""EXPLAIN of a question: what would be measured, with which noise, at what price, and whether the limits allow it.
+
+Nothing is spent and no data is read: everything here follows from the text, the settings, the catalog and the ledger.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import ROUND_DOWN, Decimal
+from typing import Any
+
+from mechanisms.condition import And, Condition, Leaf, Or, atoms
+from mechanisms.loss import Loss
+from mechanisms.threshold import Share
+from provenance.accountant import shown
+from provenance.errors import LimitReached
+from provenance.synopses import Sameness
+from proxy.answer import Answered, Asker, sameness
+from proxy.conversation import Conversation, Reading
+from proxy.plan import Plan, StatementPlan, plan
+from proxy.runtime import Runtime
+from proxy.wishes import Wishes
+from sqlrewrite.errors import NotAnswered
+from sqlrewrite.finish import array_text
+from sqlrewrite.generate import generate
+from sqlrewrite.lex import Kind, tokens
+from sqlrewrite.question import Atom, KeyThreshold, MeasureKind
+
+_TEXT = 'SELECT v AS "QUERY PLAN" FROM pg_catalog.unnest(${}::pg_catalog.text[]) WITH ORDINALITY AS u(v, i) ORDER BY i'
+_JSON = 'SELECT v AS "QUERY PLAN" FROM pg_catalog.unnest(${}::pg_catalog.json[]) AS u(v)'
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """An EXPLAIN taken apart: the question (at its own place in the text) and the format."""
+
+    question: str
+    as_json: bool
+
+
+def unwrap(text: str) -> Explained | None:
+    """The question inside an EXPLAIN; None if the text is no EXPLAIN."""
+    these = tokens(text)
+    if not these or these[0].word != "explain":
+        return None
+    at, options = 1, {}
+    if len(these) > 1 and these[1].kind is Kind.OPEN:
+        at = next((i for i, token in enumerate(these) if token.kind is Kind.CLOSE), len(these) - 1) + 1
+        words = [token.word or token.text.strip("'").lower() for token in these[2 : at - 1]]
+        for option in " ".join(words).split(" , "):
+            name, _, value = option.partition(" ")
+            options[name] = value or "true"
+    while at < len(these) and these[at].word in ("analyze", "analyse", "verbose"):
+        options[these[at].word or ""] = "true"
+        at += 1
+    if options.get("analyze", options.get("analyse", "off")) not in ("false", "off", "0"):
+        raise NotAnswered(
+            "EXPLAIN ANALYZE would run the question, and its times and row counts would tell about private rows",
+            hint="Write EXPLAIN without ANALYZE: it tells the price and the expected error, and costs nothing.",
+        )
+    form = options.get("format", "text")
+    if form not in ("text", "json"):
+        raise NotAnswered(f"EXPLAIN in {form} is not offered", hint="Write EXPLAIN (FORMAT JSON) or plain EXPLAIN.")
+    start = these[at].start if at < len(these) else len(text)
+    return Explained(" " * start + text[start:], form == "json")
+
+
+async def explain(
+    runtime: Runtime, asker: Asker, explained: Explained, reading: Reading, shadow: Conversation
+) -> Answered:
+    """Have the shadow show the plan as PostgreSQL shows one."""
+    wishes = Wishes.read(reading.settings)
+    house = await runtime.current()
+    planned = await plan(explained.question, reading, house, wishes, shadow.enumerate)
+    owed: dict[Sameness, Plan] = {}
+    reused: list[bool] = []
+    for each in planned.plans:
+        same = sameness(asker, each)
+        reused.append(each.free or same in owed or await runtime.synopses.find(same) is not None)
+        if not reused[-1]:
+            owed[same] = each
+    total = Loss.nothing(house.coin)
+    for each in owed.values():
+        total = total + each.loss
+    verdict = await runtime.ledger.verdict(asker.name, total) if owed else None
+    left = (await runtime.ledger.remaining(asker.name)).epsilon
+    document = _document(planned, reused, house.seed, verdict, left, total)
+    lines = [json.dumps([document], indent=2)] if explained.as_json else list(_lines(document))
+    shape = _JSON if explained.as_json else _TEXT
+    await shadow.prepare(shape.format(len(reading.parameters) + 1), reading, 1)
+    return Answered((array_text(lines),), ())
+
+
+def _document(
+    planned: StatementPlan, reused: list[bool], seed: int, verdict: LimitReached | None, left: Decimal, total: Loss
+) -> dict[str, Any]:
+    questions = [_question(each, free, seed) for each, free in zip(planned.plans, reused, strict=True)]
+    paid = (each.epsilon for each, free in zip(planned.plans, reused, strict=True) if not free)
+    return {
+        "Questions": questions,
+        "Finishing": planned.sql,
+        "Coin": total.coin.value,
+        "Charged": f"{total.amount.normalize():f}",
+        "Epsilon": float(sum(paid, Decimal(0))),
+        "Delta": float(total.delta),
+        "Remaining Epsilon": float(shown(left, ROUND_DOWN)),
+        "Allowed": verdict is None,
+        "Verdict": "the limits allow it" if verdict is None else f"{verdict.message}: {verdict.detail}",
+    }
+
+
+def _question(each: Plan, reused: bool, seed: int) -> dict[str, Any]:
+    question, unit = each.question, each.question.unit
+    cost, delta = (0.0, 0.0) if reused else (float(each.epsilon), float(each.loss.delta))
+    sql = None if each.free else generate(question, seed).sql
+    return {
+        "Mechanism": each.mechanism,
+        "Relation": question.relation.qualified,
+        "Unit": "a row" if unit.column is None else ", ".join(column.name for column in unit.column),
+        "Cells Per Unit": each.contribution.cells,
+        "Groups": each.cells.size if each.cells is not None else None,
+        "Domain": "public" if each.presence is None else f"unknown: named from {each.presence.threshold} units on",
+        "Tree": None if question.having is None else _tree(question.having),
+        "Beta": float(each.beta) if question.having is not None else None,
+        "Alpha": None,
+        "Atoms": [_atom(each, atom) for atom in dict.fromkeys(atoms(question.having))] if question.having else [],
+        "Statistics": [_statistic(each, index, share) for index, share in enumerate(each.shares)],
+        "SQL": sql,
+        "Reused": reused,
+        "Cost": {"worst": cost, "expected": cost, "delta": delta},
+    }
+
+
+def _tree(condition: Condition[Atom]) -> str:
+    match condition:
+        case Leaf(atom):
+            return _words(atom)
+        case And(parts):
+            return "(" + " AND ".join(_tree(part) for part in parts) + ")"
+        case Or(parts):
+            return "(" + " OR ".join(_tree(part) for part in parts) + ")"
+
+
+def _words(atom: Atom) -> str:
+    sign = ">=" if atom.direction > 0 else "<="
+    limit = f"key {atom.threshold.key + 1}" if isinstance(atom.threshold, KeyThreshold) else atom.threshold
+    what = f"{atom.text}, as statistic {atom.statistic + 1}," if atom.average else atom.text
+    return f"{what} {sign} {limit}"
+
+
+def _atom(each: Plan, atom: Atom) -> dict[str, Any]:
+    share = each.shares[atom.statistic]
+    return {
+        "atom": _words(atom),
+        "statistic": atom.statistic + 1,
+        "sensitivity": each.contribution.statistics[atom.statistic],
+        "beta": None if share.beta is None else float(share.beta),
+        "margin": share.shift,
+    }
+
+
+def _statistic(each: Plan, index: int, share: Share) -> dict[str, Any]:
+    question = each.question
+    statistic = question.statistics[index]
+    names = [f"{'' if c == 1 else f'{c} '}{_measure(question.measures[m].kind)}" for m, c in statistic.terms]
+    unit = question.measures[statistic.terms[0][0]].unit
+    return {
+        "statistic": " + ".join(names),
+        "lattice unit": float(unit),
+        "sensitivity": each.contribution.statistics[index],
+        "noise": f"discrete Laplace, scale {float(share.noise.sensitivity / share.noise.epsilon):.6g} lattice units",
+        "epsilon": float(share.epsilon),
+        "predicted error": float(share.shift * unit),
+    }
+
+
+def _measure(kind: MeasureKind) -> str:
+    return {"rows": "count(*)", "values": "count(x)", "units": "count(distinct unit)"}.get(
+        kind.value, f"{kind.value}(x)"
+    )
+
+
+def _lines(document: dict[str, Any]) -> Iterator[str]:
+    for number, question in enumerate(document["Questions"], start=1):
+        worst = question["Cost"]["worst"]
+        yield f"Question {number}: {question['Mechanism']} on {question['Relation']}  (epsilon {worst:.6g})"
+        number_of = question["Groups"] if question["Groups"] is not None else "those in the data"
+        yield f"  Groups: {number_of}, domain {question['Domain']}"
+        cells = question["Cells Per Unit"]
+        yield f"  Privacy unit: {question['Unit']}, in at most {cells} {'group' if cells == 1 else 'groups'}"
+        if question["Tree"] is not None:
+            yield f"  Decision: {question['Tree']}  (beta {question['Beta']:g})"
+        for atom in question["Atoms"]:
+            means = f"sensitivity {atom['sensitivity']}, margin {atom['margin']}, beta {atom['beta']:g}"
+            yield f"    Atom: {atom['atom']}  ({means})"
+        for place, statistic in enumerate(question["Statistics"], start=1):
+            price = f"epsilon {statistic['epsilon']:.6g}, {statistic['noise']}"
+            yield f"    Statistic {place}: {statistic['statistic']}  ({price})"
+            yield f"      Predicted error: within {statistic['predicted error']:g}"
+        if question["SQL"] is not None:
+            yield f"  SQL: {question['SQL']}"
+    charged = f"charged {document['Charged']} {document['Coin']}"
+    yield f"Cost: epsilon {document['Epsilon']:.6g} worst case and expected, {charged}"
+    yield f"Limits: {document['Verdict']}; epsilon {document['Remaining Epsilon']:g} left"

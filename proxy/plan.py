@@ -1,0 +1,276 @@
+"""A statement with its prices: the questions in it, what is measured for each, and the noise that each number gets.
+
+Sensitivity, charge and generated SQL all follow from one ``Plan``; nothing here has seen data.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from decimal import ROUND_DOWN, Decimal
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+
+from mechanisms.apportion import Ask, apportion
+from mechanisms.condition import atoms
+from mechanisms.loss import QUANTUM, Loss
+from mechanisms.threshold import Share, key_threshold
+from mechanisms.values import Lattice
+from proxy.conversation import Reading
+from proxy.runtime import House
+from proxy.wishes import Wishes
+from sqlrewrite.blocks import Block, Outline, outline
+from sqlrewrite.canonical import canonical
+from sqlrewrite.catalog import Catalog, Relation
+from sqlrewrite.cells import Cells, cells
+from sqlrewrite.constant import NUMBERS, TEXTS, base_type
+from sqlrewrite.cut import Cut, cut
+from sqlrewrite.domain import DomainQuery, domain_query, is_open
+from sqlrewrite.errors import NotAnswered, SyntaxNotRead, TooManyGroups
+from sqlrewrite.finish import Released, finish, released
+from sqlrewrite.kind import refuse_kind, targets
+from sqlrewrite.lex import tokens
+from sqlrewrite.minimise import prime_implicants
+from sqlrewrite.normal import fingerprint
+from sqlrewrite.probe import is_probe
+from sqlrewrite.question import Always, Question, Statistic
+from sqlrewrite.read import read
+from sqlrewrite.sensitivity import Contribution, sensitivity
+
+_SETTLED = frozenset((*NUMBERS, *TEXTS, "boolean", "uuid"))
+"""Types whose constants mean the same in every session."""
+
+_OPEN_QUESTIONS = 100
+"""How many questions over unknown domains the deployment's delta pays for."""
+
+Enumerate = Callable[[DomainQuery], Awaitable[list[tuple[str | None, ...]]]]
+"""Asks the shadow for the public values of derived keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """How groups of an unknown domain are hidden: noise on their number of units, and from where on they are named."""
+
+    share: Share
+    threshold: int
+    delta: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One question, priced."""
+
+    question: Question
+    cut: Cut
+    cells: Cells | None  # None: some key has no public domain, and groups are named only if they pass a threshold
+    contribution: Contribution
+    shares: tuple[Share, ...]
+    loss: Loss
+    epsilon: Decimal
+    digest: str
+    beta: Decimal
+    presence: Presence | None
+    probe: bool  # the answer is thrown away whatever it is, or no row can be in it
+
+    @property
+    def free(self) -> bool:
+        """A probe, or keys alone: nothing is measured."""
+        return self.probe or (not self.question.statistics and self.presence is None)
+
+    @property
+    def empty(self) -> bool:
+        """WHERE false: nothing is counted, so a question without keys has the answer 0, and others have no group."""
+        return self.probe and _of_nothing(self.question) and not is_probe(self.cut.block)
+
+    @property
+    def mechanism(self) -> str:
+        """What answers it, as the ledger and the bill call it."""
+        if self.probe:
+            return "probe"
+        if self.free:
+            return "domain"
+        return "laplace" if self.question.having is None else "tslm"
+
+    @property
+    def weights(self) -> Lattice:
+        """Statistics as combinations of measures."""
+        matrix = np.zeros((len(self.question.statistics), len(self.question.measures)), dtype=np.int64)
+        for row, statistic in enumerate(self.question.statistics):
+            for measure, coefficient in statistic.terms:
+                matrix[row, measure] = coefficient
+        return matrix
+
+
+@dataclass(frozen=True, slots=True)
+class StatementPlan:
+    """All questions of a statement and the text that finishes it."""
+
+    plans: tuple[Plan, ...]
+    parts: tuple[Released, ...]
+    sql: str
+    top: Block | None  # the question that is the whole statement, if there is one
+
+
+@lru_cache(maxsize=2048)
+def skeleton(text: str) -> Outline:
+    """The structure of a statement; a pure function of its text."""
+    return outline(text)
+
+
+async def plan(text: str, reading: Reading, house: House, wishes: Wishes, enumerate_: Enumerate) -> StatementPlan:
+    """Read every question of a statement and price it."""
+    resolve = resolver(house.catalog, reading)
+    refuse_kind(text, lambda name: _protected(resolve(*name), house.catalog))
+    structure = skeleton(text)
+    blocks = structure.questions(lambda name: _protected(resolve(*name), house.catalog))
+    _agree(structure, reading, house, resolve)
+    decisions = sum("having" in block.clauses for block in blocks)
+    plans: list[Plan] = []
+    parts: list[Released] = []
+    for block in blocks:
+        tables = {
+            alias: frozenset(relation.attributes)
+            for name, alias in block.tables
+            if (relation := resolve(*name)) is not None
+        }
+        taken = cut(text, block, tables)
+        found = _with_open_keys(read(taken.clauses, house.catalog, resolve, reading.parameters, wishes.support))
+        domain = listed = None
+        printed = fingerprint(found)
+        question, places = canonical(found, printed)
+        try:
+            if not any(key.open for key in question.keys):
+                wanted = domain_query(question)
+                listed = None if wanted is None else await enumerate_(wanted)
+                domain = cells(question, listed)
+        except TooManyGroups:  # then only groups that pass a threshold are named, if that can be paid for
+            if house.versions.payment_delta <= 0:
+                raise
+            listed = None
+            found = replace(found, keys=tuple(replace(key, open=True) for key in found.keys))
+            printed = fingerprint(found)
+            question, places = canonical(found, printed)
+        # Numbers are stored by place: another list of groups (a public table has changed) is another question.
+        listing = "" if listed is None else "/" + hashlib.sha256(repr(listed).encode()).hexdigest()
+        digest = printed.digest + listing + _setting_digest(question, reading)
+        plans.append(_price(question, taken, domain, wishes, house, max(1, decisions), digest))
+        parts.append(released(question, taken, places))
+    sql = finish(text, parts, len(reading.parameters))
+    first = structure.blocks[0] if structure.blocks else None
+    shown = first is not None and not first.tail and tokens(text)[0].word not in ("insert", "create")
+    whole = blocks[0] if len(blocks) == 1 and first is blocks[0] and shown else None
+    return StatementPlan(tuple(plans), tuple(parts), sql, whole)
+
+
+def resolver(catalog: Catalog, reading: Reading) -> Callable[[str | None, str], Relation | None]:
+    """What a name means to the analyst's session."""
+
+    def resolve(schema: str | None, name: str) -> Relation | None:
+        pair = reading.resolved.get((schema, name))
+        return None if pair is None else catalog.by_name.get(pair)
+
+    return resolve
+
+
+def _protected(relation: Relation | None, catalog: Catalog) -> bool:
+    return relation is not None and relation in catalog.protected
+
+
+def _agree(
+    structure: Outline, reading: Reading, house: House, resolve: Callable[[str | None, str], Relation | None]
+) -> None:
+    """Both readers must name the same registered relations; in a transaction PostgreSQL remembers earlier ones too."""
+    named = structure.names() | targets(structure.text)
+    ours = {(r.schema, r.name) for name in named if (r := resolve(*name)) is not None}
+    theirs = {pair for pair in reading.seen if pair in house.catalog.by_name}
+    if not (ours <= theirs if reading.in_block else ours == theirs):
+        raise SyntaxNotRead(
+            "the two readers of this statement do not agree on the relations it names",
+            hint="Write it more plainly: plain names, no view or function over a protected table.",
+        )
+
+
+def _with_open_keys(question: Question) -> Question:
+    """Mark the keys whose possible values are not public."""
+    return replace(
+        question, keys=tuple(replace(key, open=is_open(key.expression, question.sources)) for key in question.keys)
+    )
+
+
+def _payment(question: Question, house: House) -> Decimal:
+    """The delta that hides single units in groups of an unknown domain: a hundredth of what may be paid in all."""
+    delta = (house.versions.payment_delta / _OPEN_QUESTIONS).quantize(QUANTUM, ROUND_DOWN)
+    if delta <= 0:
+        raise NotAnswered(
+            "a key has no declared domain, and this deployment pays no delta to hide single groups",
+            hint="The administrator can declare the domain: SELECT provenance.declare_attribute("
+            f"'{question.relation.qualified}', column, members => ARRAY[...]).",
+        )
+    return delta
+
+
+def _price(
+    question: Question,
+    taken: Cut,
+    domain: Cells | None,
+    wishes: Wishes,
+    house: House,
+    decisions: int,
+    digest: str,
+) -> Plan:
+    coin, touched = house.coin, sensitivity(question)
+    payment = _payment(question, house) if any(key.open for key in question.keys) else None
+    accuracy = wishes.accuracy.shared(decisions)
+    decided = {atom.statistic for atom in atoms(question.having)} if question.having is not None else set()
+    shown = {((measure, 1),) for column in question.columns for measure in column.measures}
+    asks = [
+        Ask(bound, _margin(question, statistic, bound, wishes), index in decided, statistic.terms in shown)
+        for index, (statistic, bound) in enumerate(zip(question.statistics, touched.statistics, strict=True))
+    ]
+    if payment is not None:  # the number of units of a group, which says whether it is named
+        asks.append(Ask(1, accuracy.margin.lattice(1), False, True))
+    longest = max((len(part) for part in prime_implicants(question.having)), default=1) if question.having else 1
+    probe = is_probe(taken.block) or _of_nothing(question)
+    shares = apportion(asks, accuracy, longest=longest, touched=touched.cells)
+    paid = shares if not probe else ()
+    presence = None
+    if payment is not None:
+        *rest, share = shares
+        shares, presence = tuple(rest), Presence(share, key_threshold(share, payment, touched.cells), payment)
+    # Cells have independent noise, so what one unit touches adds up in coin.
+    each = [share.loss(coin) for share in paid]
+    amount = sum((loss.amount for loss in each), Decimal(0)) * touched.cells
+    loss = Loss(coin, amount, payment if payment is not None and not probe else Decimal(0))
+    epsilon = sum((share.epsilon for share in paid), Decimal(0)) * touched.cells
+    return Plan(question, taken, domain, touched, shares, loss, epsilon, digest, accuracy.beta, presence, probe)
+
+
+def _of_nothing(question: Question) -> bool:
+    """Whether no row can be counted, whatever the data: tools ask so for the shape of an answer."""
+    return question.where == Always(False) and question.having is None
+
+
+def _margin(question: Question, statistic: Statistic, bound: int, wishes: Wishes) -> int:
+    """The margin in lattice numbers: in units of what one privacy unit moves, or in the aggregate's own units."""
+    margin = wishes.accuracy.margin
+    if margin.in_units:
+        return margin.lattice(bound)
+    measure, coefficient = statistic.terms[0]
+    scaled = Fraction(margin.amount) * abs(coefficient) / question.measures[measure].unit
+    return math.floor(scaled)
+
+
+def _setting_digest(question: Question, reading: Reading) -> str:
+    """Constants of date and time types mean what the session's settings say: another setting, another question.
+
+    So may those of types that are not known here: a domain over dates, a range of them.
+    """
+    types = set(re.findall(r"type_name='([^']*)'", repr((question.where, question.keys, question.measures))))
+    if {base_type(name) for name in types} <= _SETTLED:
+        return ""
+    return "/" + ",".join(f"{name}={value}" for name, value in sorted(reading.carried.items()))
