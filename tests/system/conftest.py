@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from proxies import Proxy, new_analyst, running_proxy
+from proxies import CASES, Proxy, new_analyst, running_proxy
 from psycopg.conninfo import conninfo_to_dict
 
 from provenance.migrate import migrate
@@ -75,3 +75,37 @@ def own_proxy(upstream: str, shadow_server, tmp_path: Path) -> Iterator[Callable
     yield start
     for one in started:
         one.stop()
+
+
+# -- the tables of the case files, and a proxy that adds no noise ------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def case_database(postgres) -> str:  # type: ignore[no-untyped-def]
+    dsn: str = postgres.new_database("cases")
+    migrate(dsn)
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        conn.execute((CASES / "schema.sql").read_text())
+        conn.execute((CASES / "register.sql").read_text())
+    return dsn
+
+
+@pytest.fixture(scope="session")
+def noiseless(case_database: str, shadow_server, tmp_path_factory) -> Iterator[Proxy]:  # type: ignore[no-untyped-def]
+    """A proxy whose release step adds nothing."""
+    log = tmp_path_factory.mktemp("noiseless") / "proxy.log"
+    program = (str(Path(__file__).parent / "noiseless.py"),)
+    with running_proxy(case_database, shadow_server.admin_dsn, log, program=program) as proxy:
+        yield proxy
+
+
+@pytest.fixture(scope="session")
+def asker(noiseless: Proxy, case_database: str) -> Iterator[psycopg.Connection]:
+    with noiseless.connect(new_analyst(case_database)) as session:
+        yield session
+
+
+@pytest.fixture(scope="session")
+def truth(case_database: str) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(case_database, autocommit=True) as conn:
+        yield conn

@@ -18,6 +18,7 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+CASES = Path(__file__).parent / "cases"
 _numbers = itertools.count(1)
 
 
@@ -66,10 +67,11 @@ def start_proxy(
     log: Path,
     *,
     options: tuple[str, ...] = (),
+    program: tuple[str, ...] = ("-m", "proxy"),
     environment: Mapping[str, str] | None = None,
 ) -> Proxy:
     """Start ``pgveil serve`` on a free port and wait until it is ready."""
-    command = [sys.executable, "-m", "proxy", "serve", "--upstream", upstream, "--shadow", shadow]
+    command = [sys.executable, *program, "serve", "--upstream", upstream, "--shadow", shadow]
     command += ["--listen", "127.0.0.1:0", "--log-level", "INFO", *options]
     with log.open("a") as errors:
         process = subprocess.Popen(
