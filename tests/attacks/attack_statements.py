@@ -9,7 +9,6 @@ LANGUAGE = {
     "rows": "SELECT * FROM patient",
     "rows by TABLE": "TABLE patient",
     "a private column": "SELECT name FROM patient",
-    "a private column beside a count": "SELECT name, count(*) FROM patient GROUP BY name",
     "whole-row reference": "SELECT patient FROM patient",
     "whole-row reference with an alias": "SELECT p FROM patient p",
     "whole-row as json": "SELECT to_json(p) FROM patient p",
@@ -48,15 +47,11 @@ LANGUAGE = {
     "cast error that prints a value": "SELECT count(*) FROM patient WHERE name::int = 1",
     "cast error in the select list": "SELECT name::int FROM patient",
     "regular expression": "SELECT count(*) FROM patient WHERE name ~ '(a+)+$'",
-    "overflow": "SELECT count(*) FROM patient WHERE age * age = 1",
     "a function that sleeps on a row": "SELECT count(*) FROM patient WHERE id = -1 AND pg_sleep(1) IS NULL",
     "a sequence as side effect": "SELECT nextval('s') FROM patient",
     "an advisory lock as side effect": "SELECT pg_advisory_lock(id) FROM patient",
     "notify as side effect": "SELECT pg_notify('x', name) FROM patient",
     "set_config as side effect": "SELECT set_config('x.y', name, false) FROM patient",
-    "a key without a domain": "SELECT name, count(*) FROM patient GROUP BY 1",
-    "a key from an expression": "SELECT age / 2, count(*) FROM patient GROUP BY 1",
-    "rollup": "SELECT ward, count(*) FROM patient GROUP BY ROLLUP (ward)",
     "for update": "SELECT ward FROM patient GROUP BY ward FOR UPDATE",
     "a common table expression": "WITH p AS (SELECT * FROM patient) SELECT name FROM p",
     "a common table expression that writes": "WITH p AS (DELETE FROM patient RETURNING *) SELECT * FROM p",
@@ -64,7 +59,6 @@ LANGUAGE = {
     "insert select": "INSERT INTO visit SELECT id, name FROM patient",
     "merge": "MERGE INTO patient p USING ward w ON p.ward = w.ward WHEN MATCHED THEN DELETE",
     "truncate": "TRUNCATE patient",
-    "count of a column": "SELECT count(name) FROM patient",
     "count distinct": "SELECT count(DISTINCT name) FROM patient",
     "exact equality": "SELECT ward FROM patient GROUP BY ward HAVING count(*) = 7",
 }
@@ -128,8 +122,6 @@ DIFFERENTIALS = {
     "from first": "FROM patient SELECT count(*)",
     "from alone": "FROM patient",
     "join without on": "SELECT count(*) FROM patient JOIN ward",
-    "a carriage return ends a comment": "SELECT count(*) FROM patient -- x\rWHERE age = 1",
-    "nested comment": "SELECT count(*) FROM patient /* /* */ WHERE age = 1 */",
     "hash comment": "SELECT count(*) FROM patient # WHERE age = 1",
     "slash comment": "SELECT count(*) FROM patient // WHERE age = 1",
     "escape string": "SELECT count(*) FROM patient WHERE name = E'a\\'b'",
@@ -140,8 +132,6 @@ DIFFERENTIALS = {
     "double equals": "SELECT count(*) FROM patient WHERE age == 1",
     "null-safe equals": "SELECT count(*) FROM patient WHERE age <=> 1",
     "a quoted name in capitals": 'SELECT count(*) FROM "PATIENT"',
-    "a cte that hides the table": "WITH patient AS (SELECT 1) SELECT count(*), name FROM public.patient GROUP BY 2",
-    "a cte in other letters": 'WITH "PATIENT" AS (SELECT 1 AS x) SELECT count(*) FROM PATIENT',
     "a recursive cte": "WITH RECURSIVE patient AS (SELECT * FROM patient) SELECT * FROM patient",
     "a name that is cut": f'SELECT count(*) FROM "{LONG}"',
     "an alias that is cut": f"SELECT count(*) FROM patient AS {LONG} WHERE {LONG}.age = 1",
@@ -153,10 +143,57 @@ DIFFERENTIALS = {
     "select except": "SELECT * EXCEPT (name) FROM patient",
     "trailing comma": "SELECT ward, count(*), FROM patient GROUP BY ward",
     "chained comparison": "SELECT count(*) FROM patient WHERE 1 < age < 3",
-    "is binds looser": "SELECT count(*) FROM patient WHERE age = 1 IS NULL",
     "collate": "SELECT count(*) FROM patient WHERE name < 'b' COLLATE \"C\"",
     "at time zone": "SELECT count(*) FROM patient WHERE at < '2024-01-01' AT TIME ZONE 'Asia/Tokyo'",
     "operator()": "SELECT count(*) FROM patient WHERE age OPERATOR(pg_catalog.=) 1",
     "a number with a letter": "SELECT count(*) FROM patient WHERE age = 1a",
     "hexadecimal": "SELECT count(*) FROM patient WHERE age = 0x10",
+}
+
+# Once refused, or read differently by another parser: answered as PostgreSQL reads them, with their noised columns.
+ANSWERED = {
+    "a private column beside a count": (
+        "SELECT name, count(*) FROM patient GROUP BY name",
+        (1,),
+    ),
+    "overflow": (
+        "SELECT count(*) FROM patient WHERE age * age = 1",
+        (0,),
+    ),
+    "a key without a domain": (
+        "SELECT name, count(*) FROM patient GROUP BY 1",
+        (1,),
+    ),
+    "a key from an expression": (
+        "SELECT age / 2, count(*) FROM patient GROUP BY 1",
+        (1,),
+    ),
+    "rollup": (
+        "SELECT ward, count(*) FROM patient GROUP BY ROLLUP (ward)",
+        (1,),
+    ),
+    "count of a column": (
+        "SELECT count(name) FROM patient",
+        (0,),
+    ),
+    "a carriage return ends a comment": (
+        "SELECT count(*) FROM patient -- x\rWHERE age = 1",
+        (0,),
+    ),
+    "nested comment": (
+        "SELECT count(*) FROM patient /* /* */ WHERE age = 1 */",
+        (0,),
+    ),
+    "a cte that hides the table": (
+        "WITH patient AS (SELECT 1) SELECT count(*), name FROM public.patient GROUP BY 2",
+        (0,),
+    ),
+    "a cte in other letters": (
+        'WITH "PATIENT" AS (SELECT 1 AS x) SELECT count(*) FROM PATIENT',
+        (0,),
+    ),
+    "is binds looser": (
+        "SELECT count(*) FROM patient WHERE age = 1 IS NULL",
+        (0,),
+    ),
 }

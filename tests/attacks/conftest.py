@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
+import question_world
 from attack_world import Hospital, Thief, build, proxy_here
 
 _numbers = itertools.count(1)
@@ -55,3 +56,20 @@ def spy(hospital: Hospital, names: Callable[[], str]) -> str:
 def session(hospital: Hospital, spy: str) -> Iterator[psycopg.Connection]:
     with hospital.connect(spy) as conn:
         yield conn
+
+
+@pytest.fixture(scope="session")
+def questions_dsn(postgres) -> str:  # type: ignore[no-untyped-def]
+    dsn: str = postgres.new_database("questions")
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        conn.execute(question_world.SCHEMA)
+    return dsn
+
+
+@pytest.fixture
+def server(questions_dsn: str) -> Iterator[question_world.Server]:
+    """The tables of ``question_world``; what a test does to them is gone afterwards."""
+    with psycopg.connect(questions_dsn) as conn:
+        conn.execute("SET TIME ZONE 'Europe/Berlin'")
+        yield question_world.Server(conn)
+        conn.rollback()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import psycopg
 import pytest
-from attack_statements import LANGUAGE
+from attack_statements import ANSWERED, LANGUAGE
 from attack_world import VICTIM, Hospital, Thief, sqlstate
 
 REFUSALS = {"0A000", "25006", "42501", "42601", "42702", "42703", "42803", "42883", "42P01", "42P09", "42P10", "428C9"}
@@ -20,12 +20,45 @@ def test_what_would_show_rows_is_refused_at_no_cost(thief: Thief, sql: str) -> N
     assert thief.session.execute("SELECT 1").fetchone() == (1,)
 
 
+@pytest.mark.parametrize(("sql", "noised"), ANSWERED.values(), ids=ANSWERED.keys())
+def test_what_can_be_read_two_ways_is_read_as_postgresql_reads_it(
+    session: psycopg.Connection, hospital: Hospital, spy: str, sql: str, noised: tuple[int, ...]
+) -> None:
+    """Nearly no noise, so that the numbers show which question was answered; a name that one row has is never shown."""
+    session.execute("SET veil.epsilon = '300'")
+    shown = session.execute(sql).fetchall()
+    assert len(hospital.charges(spy)) == 1
+    with psycopg.connect(hospital.upstream) as direct:
+        direct.execute("UPDATE patient SET age = 90, ward = NULL WHERE id = -1")  # else her age overflows
+        true = direct.execute(sql).fetchall()
+        direct.rollback()
+    people = {row[0] for row in true} if "name," in sql else {row[1] for row in true} if ", name" in sql else set()
+    if people:
+        assert shown == []
+        return
+    (at,) = noised
+    for row in shown:
+        likely = [0, *(one[at] for one in true if one[:at] + one[at + 1 :] == row[:at] + row[at + 1 :])]
+        assert any(abs(row[at] - number) <= 1 for number in likely), (row, true)
+    assert len(shown) > 1 or abs(shown[0][at] - true[0][at]) <= 1
+
+
 def test_every_group_of_the_domain_is_answered_and_no_other(session: psycopg.Connection) -> None:
     """Attack: existence of a group. The attic is empty, and the victim's ward is in no domain."""
     rows = session.execute("SELECT ward, count(*) FROM patient GROUP BY ward").fetchall()
     assert {row[0] for row in rows} == {"north", "south", "attic", None}
     rows = session.execute("SELECT born, count(*) FROM patient WHERE id = -1 GROUP BY born").fetchall()
     assert [str(row[0]) for row in rows] == ["1950-01-02", "1950-01-03", "None"]
+
+
+def test_intervals_make_the_same_groups_under_every_style(session: psycopg.Connection) -> None:
+    """The texts of the domain would meet no row if the protected database wrote intervals in the analyst's style."""
+    session.execute("SET veil.epsilon = '100'")
+    for style in ("postgres", "iso_8601", "sql_standard", "postgres_verbose"):
+        session.execute(f"SET IntervalStyle = {style}")
+        question = f"SELECT stay = '1 day', count(*) FROM patient WHERE '{style}' <> name GROUP BY stay"
+        rows = session.execute(question).fetchall()
+        assert dict(rows)[True] == pytest.approx(200, abs=2)
 
 
 def test_order_and_limit_act_on_noised_numbers(session: psycopg.Connection) -> None:

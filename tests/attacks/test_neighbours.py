@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
-from attack_statements import DIFFERENTIALS, LANGUAGE, SIDE_DOORS
+from attack_statements import ANSWERED, DIFFERENTIALS, LANGUAGE, SIDE_DOORS
 from attack_world import Ask, Hospital, trace, without_noise
 
 ROW_UNIT = [
@@ -65,9 +66,55 @@ PERSON_UNIT = [
     Ask("SELECT ward FROM visit WHERE person = 'victim' GROUP BY ward HAVING count(*) < 1", decision=True),
 ]
 
+AGE = "count(*) FILTER (WHERE age * age > 4), sum(age), avg(age + 1), stddev(age)"
+EXPRESSIONS = [
+    Ask(f"SELECT {AGE} FROM patient WHERE id = -1", (0, 1, 2, 3)),
+    Ask(f"SELECT ward, {AGE} FROM patient WHERE id = -1 GROUP BY ROLLUP (ward)", (1, 2, 3, 4)),
+    *(
+        Ask(f"SELECT {key}, count(*) FROM patient WHERE id = -1 GROUP BY 1", (1,))
+        for key in (
+            "date_trunc('month', born)",
+            "extract(isodow FROM seen)",
+            "extract(hour FROM at)",
+            "width_bucket(weight, 0, 100, 4)",
+            "width_bucket(fee, 0, 100.5, 4)",
+            "CASE WHEN name LIKE 'v%' THEN 'v' WHEN fee > 1e20 THEN 'rich' END",
+            "age / 2",
+            "coalesce(ward, 'none')",
+            "lower(code)",
+            "born + 30",
+            "at::date",
+        )
+    ),
+    *(
+        Ask(f"SELECT count(*) FROM patient WHERE id = -1 AND {condition}", (0,))
+        for condition in (
+            "born + 300000 > seen + INTERVAL '2000 years'",
+            "date_trunc('millennium', at) < born",
+            "age * age * id > fee * 1e20",
+            "weight * weight > 7",
+            "fee::int > age::smallint",
+            "name ILIKE '%' OR name > code",
+            "coalesce(name, ward, code) = 'victim'",
+            "extract(epoch FROM born) > 5",
+            "round(weight) > 4 OR trunc(fee) < 3",
+            "born - '2024-01-01'::date > 4",
+        )
+    ),
+    Ask("SELECT ward FROM patient WHERE id = -1 GROUP BY ward HAVING avg(age) > 2 AND count(*) > 9", decision=True),
+    Ask("SELECT p.ward FROM patient p WHERE id = -1 GROUP BY 1 HAVING sum(age) > 3 OR NOT count(*) > 2", decision=True),
+    Ask("SELECT count(DISTINCT person), count(*) FROM visit WHERE person = 'victim'", (0, 1)),
+    Ask("SELECT month, count(DISTINCT person) FROM visit GROUP BY CUBE (month)", (1,)),
+    Ask("SELECT t.n * 0 FROM (SELECT ward, count(*) AS n FROM visit GROUP BY 1) t ORDER BY n LIMIT 2"),
+    Ask("EXPLAIN SELECT ward, sum(age) FROM patient WHERE id = -1 GROUP BY ward"),
+    Ask("SELECT * FROM (SELECT ward, sum(age) FROM patient WHERE id = -1 GROUP BY ward) q WHERE 1 = 0"),
+]
+
 REFUSED = [
     Ask(sql) for group in (LANGUAGE, SIDE_DOORS, DIFFERENTIALS) for sql in group.values() if "pg_stat" not in sql
 ]
+
+ANSWERS = [Ask(sql, noised) for sql, noised in ANSWERED.values()]
 
 DATE_STYLES = [
     ask
@@ -107,8 +154,8 @@ def differences(twins: tuple[Hospital, Hospital], names: Callable[[], str], asks
 
 @pytest.mark.parametrize(
     "asks",
-    [ROW_UNIT, PERSON_UNIT, REFUSED, TIME_ZONES, DATE_STYLES],
-    ids=["row unit", "person unit", "refused", "time zones", "date styles"],
+    [ROW_UNIT, PERSON_UNIT, EXPRESSIONS, REFUSED, ANSWERS, TIME_ZONES, DATE_STYLES],
+    ids=["row unit", "person unit", "expressions", "refused", "answered", "time zones", "date styles"],
 )
 def test_neighbours_look_the_same(twins: tuple[Hospital, Hospital], names: Callable[[], str], asks: list[Ask]) -> None:
     assert differences(twins, names, asks) == []
@@ -118,7 +165,7 @@ def test_a_key_outside_the_dates_of_python_is_seen(
     twins: tuple[Hospital, Hospital], names: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Mutant: infinite dates are read, and the error tells of them."""
-    monkeypatch.setattr("sqlrewrite.generate._guard", lambda key, binds: [])
+    monkeypatch.setattr("sqlrewrite.generate._Statement._having", lambda self, keys: "")
     seen = differences(twins, names, ROW_UNIT + PERSON_UNIT)
     # (A person's infinite month may be among the groups that the keyed hash leaves out: that depends on the secret.)
     assert any("GROUP BY born" in sql for sql in seen)
@@ -150,17 +197,17 @@ def test_groups_that_come_from_the_data_are_seen(
     from proxy import answer
     from sqlrewrite.cells import Cells
 
-    fill, assemble, filled = Cells.fill, answer.assemble, []
+    fill, kept, filled = Cells.fill, answer._kept, []
 
     def remember(self, rows):  # type: ignore[no-untyped-def]
         filled.append(fill(self, rows))
         return filled[-1]
 
-    def existing(question, keep, *rest, **more):  # type: ignore[no-untyped-def]
-        return assemble(question, filled[-1][0] > 0, *rest, **more)
+    def existing(each, groups):  # type: ignore[no-untyped-def]
+        return np.intersect1d(kept(each, groups), np.flatnonzero(filled[-1][0] > 0))
 
     monkeypatch.setattr(Cells, "fill", remember)
-    monkeypatch.setattr(answer, "assemble", existing)
+    monkeypatch.setattr(answer, "_kept", existing)
     asks = [Ask("SELECT insured, count(*) FROM patient WHERE id = -1 GROUP BY insured", (1,))]
     assert differences(twins, names, asks) == [asks[0].sql]
 
