@@ -27,7 +27,7 @@ def result(name: str, directory: Path) -> dict[str, Any]:
 
 
 def test_every_bench_has_a_smoke_test_here() -> None:
-    assert names() == ["questions", "wire"]
+    assert names() == ["questions", "scan", "wire"]
 
 
 def test_wire_compares_all_ways_in_one_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -46,15 +46,21 @@ def test_questions_tells_latencies_and_where_the_time_goes(tmp_path: Path) -> No
     for way, stages in numbers["stages_millis"].items():
         taken = numbers["millis"][way]
         assert sum(stages.values()) == pytest.approx(sum(taken) / len(taken)), "the stages add up to the latency"
-    seen = ("parse and validate", "ledger: charge", "data: measure", "noise", "synopsis: keep", "assemble")
+    seen = ("read the fragments", "ledger: charge", "data: measure", "noise", "synopsis: keep")
     assert all(first[stage] > 0 for stage in seen)
-    assert again["parse and validate"] > 0
+    assert again["read the fragments"] > 0
     assert again["ledger: charge"] == again["data: measure"] == again["noise"] == 0, "what is known is not read again"
+
+
+def test_scan_compares_each_question_with_its_plain_form(tmp_path: Path) -> None:
+    numbers = result("scan", tmp_path)["numbers"]
+    assert {"numbers", "decision", "person"} <= set(numbers)
+    assert all(line["ratio"] > 0 for line in numbers.values())
 
 
 def test_an_unknown_name_gets_the_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["wore"]) == 2
-    assert capsys.readouterr().err == "there is no bench wore; there are: questions, wire\n"
+    assert capsys.readouterr().err == "there is no bench wore; there are: questions, scan, wire\n"
 
 
 def test_rivals_take_turns_and_each_round_gives_one_quotient() -> None:
