@@ -18,7 +18,7 @@ from provenance.accountant import shown
 from provenance.model import Receipt, Remaining
 from proxy.plan import Plan
 from sqlrewrite.catalog import Key
-from sqlrewrite.question import Atom, KeyThreshold
+from sqlrewrite.question import Atom, KeyThreshold, Question
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,18 @@ def bill(
     )
 
 
+def shown_threshold(question: Question, atom: Atom) -> int | float | str:
+    """An atom's threshold in the units of its aggregate; of a combination, such as an average's, in lattice numbers."""
+    if isinstance(atom.threshold, KeyThreshold):
+        return f"key {atom.threshold.key + 1}"
+    terms = question.statistics[atom.statistic].terms
+    if len(terms) > 1:
+        return atom.threshold
+    measure, coefficient = terms[0]
+    real = atom.threshold * question.measures[measure].unit / coefficient
+    return int(real) if real.denominator == 1 else float(real)
+
+
 def _atom(each: Plan, atom: Atom, noisy: Noisy, paid: bool) -> dict[str, Any]:
     share = each.shares[atom.statistic]
     entry: dict[str, Any] = {
@@ -81,10 +93,8 @@ def _atom(each: Plan, atom: Atom, noisy: Noisy, paid: bool) -> dict[str, Any]:
         "epsilon": float(share.epsilon) if paid else 0,
         "beta": float(share.beta) if share.beta is not None else None,
     }
-    if isinstance(atom.threshold, KeyThreshold):
-        entry["threshold"] = "per group"
-    else:
-        entry["threshold"] = atom.threshold
+    entry["threshold"] = shown_threshold(each.question, atom)
+    if not isinstance(atom.threshold, KeyThreshold):
         entry["uncertain"] = uncertain(noisy.row(atom.statistic), atom.direction, atom.threshold, share)
     return entry
 

@@ -18,6 +18,7 @@ from provenance.accountant import shown
 from provenance.errors import LimitReached
 from provenance.synopses import Sameness
 from proxy.answer import Answered, Asker, sameness
+from proxy.bill import shown_threshold
 from proxy.conversation import Conversation, Reading
 from proxy.plan import Plan, StatementPlan, plan
 from proxy.runtime import Runtime
@@ -26,7 +27,7 @@ from sqlrewrite.errors import NotAnswered
 from sqlrewrite.finish import array_text
 from sqlrewrite.generate import generate
 from sqlrewrite.lex import Kind, tokens
-from sqlrewrite.question import Atom, KeyThreshold, MeasureKind
+from sqlrewrite.question import Atom, MeasureKind, Question
 
 _TEXT = 'SELECT v AS "QUERY PLAN" FROM pg_catalog.unnest(${}::pg_catalog.text[]) WITH ORDINALITY AS u(v, i) ORDER BY i'
 _JSON = 'SELECT v AS "QUERY PLAN" FROM pg_catalog.unnest(${}::pg_catalog.json[]) AS u(v)'
@@ -122,7 +123,7 @@ def _question(each: Plan, reused: bool, seed: int) -> dict[str, Any]:
         "Cells Per Unit": each.contribution.cells,
         "Groups": each.cells.size if each.cells is not None else None,
         "Domain": "public" if each.presence is None else f"unknown: named from {each.presence.threshold} units on",
-        "Tree": None if question.having is None else _tree(question.having),
+        "Tree": None if question.having is None else _tree(question.having, question),
         "Beta": float(each.beta) if question.having is not None else None,
         "Alpha": None,
         "Atoms": [_atom(each, atom) for atom in dict.fromkeys(atoms(question.having))] if question.having else [],
@@ -133,19 +134,19 @@ def _question(each: Plan, reused: bool, seed: int) -> dict[str, Any]:
     }
 
 
-def _tree(condition: Condition[Atom]) -> str:
+def _tree(condition: Condition[Atom], question: Question) -> str:
     match condition:
         case Leaf(atom):
-            return _words(atom)
+            return _words(atom, question)
         case And(parts):
-            return "(" + " AND ".join(_tree(part) for part in parts) + ")"
+            return "(" + " AND ".join(_tree(part, question) for part in parts) + ")"
         case Or(parts):
-            return "(" + " OR ".join(_tree(part) for part in parts) + ")"
+            return "(" + " OR ".join(_tree(part, question) for part in parts) + ")"
 
 
-def _words(atom: Atom) -> str:
+def _words(atom: Atom, question: Question) -> str:
     sign = ">=" if atom.direction > 0 else "<="
-    limit = f"key {atom.threshold.key + 1}" if isinstance(atom.threshold, KeyThreshold) else atom.threshold
+    limit = shown_threshold(question, atom)
     what = f"{atom.text}, as statistic {atom.statistic + 1}," if atom.average else atom.text
     return f"{what} {sign} {limit}"
 
@@ -153,7 +154,7 @@ def _words(atom: Atom) -> str:
 def _atom(each: Plan, atom: Atom) -> dict[str, Any]:
     share = each.shares[atom.statistic]
     return {
-        "atom": _words(atom),
+        "atom": _words(atom, each.question),
         "statistic": atom.statistic + 1,
         "sensitivity": each.contribution.statistics[atom.statistic],
         "beta": None if share.beta is None else float(share.beta),
