@@ -15,7 +15,7 @@ is read by sqlglot into a ``Question``, which alone decides what is charged and 
 
 ``split``, ``kind`` and ``probe`` look at whole statements. Every refusal is a class of ``errors`` with its SQLSTATE.
 To accept more SQL: a line in ``allow``, the meaning in ``expression``, ``predicate`` or ``aggregate``, its bounds in
-``interval``, its SQL in ``render``, and cases in ``tests/system/cases``.
+``interval``, its SQL in ``render``, and cases in ``tests/sqlrewrite/cases``.
 
 A worked example:
 

@@ -18,7 +18,7 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-CASES = Path(__file__).parent / "cases"
+CASES = Path(__file__).parents[1] / "sqlrewrite" / "cases"
 _numbers = itertools.count(1)
 
 

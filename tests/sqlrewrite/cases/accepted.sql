@@ -201,3 +201,11 @@ SELECT chapter, 100.0 * count(*) FILTER (WHERE readmitted = '<30') / count(*) AS
 SELECT category FROM orders GROUP BY category HAVING count(*) / count(DISTINCT customer_id) >= 1 AND count(*) >= 100;
 SELECT tier, count(*), sum(amount) FROM orders GROUP BY tier;
 SELECT city, ordered_on, count(*), avg(amount) FROM orders WHERE ordered_on < date '2025-01-15' GROUP BY 1, 2; -- empty
+
+-- seeds 3 to 5: counting queries over ranges and sets (DProvDB's random range queries and BFS, parallel composition, relaxation)
+SELECT count(*) FROM patient_data WHERE age >= 20 AND age < 40;
+SELECT count(*) FROM patient_data WHERE age BETWEEN 20 AND 40 AND gender = 'f' AND disease IN ('d1', 'd2', 'd3');
+SELECT count(*) FROM flights WHERE month BETWEEN 3 AND 5 AND distance BETWEEN 500 AND 1500 AND origin <> 'LGA';
+SELECT count(*) FROM orders WHERE amount > 100 AND amount <= 200 AND (region = 'north' OR category = 'food');
+SELECT age, count(*) FROM patient_data GROUP BY age ORDER BY age;
+SELECT sum(amount) FROM orders WHERE ordered_on BETWEEN '2025-01-10' AND '2025-02-10' AND quantity >= 5;
