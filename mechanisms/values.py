@@ -8,7 +8,7 @@ numbers are integer multiples of a public lattice unit.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,12 +91,3 @@ class Noisy:
         """One aggregate over all cells."""
         row: Lattice = self.values[aggregate]
         return row
-
-    def to_json(self) -> list[list[int]]:
-        """For the synopsis store."""
-        return [[int(x) for x in row] for row in self.values]
-
-    @classmethod
-    def from_json(cls, rows: Any) -> Noisy:
-        """The inverse of ``to_json``."""
-        return cls(np.array(rows, dtype=np.int64).reshape(len(rows), -1))

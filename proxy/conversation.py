@@ -19,6 +19,7 @@ from proxy.link import FLUSH, Answer, Link, ShadowError, Sink, drop
 from proxy.veil_settings import SETTINGS
 from sqlrewrite.domain import DomainQuery
 from sqlrewrite.errors import NotAnswered
+from sqlrewrite.finish import array_text
 from sqlrewrite.question import Literal
 
 Name: TypeAlias = tuple[str | None, str]
@@ -85,15 +86,6 @@ class Reading:
 def quoted(name: Name) -> str:
     """A name as to_regclass reads it."""
     return ".".join('"' + part.replace('"', '""') + '"' for part in name if part is not None)
-
-
-def array_text(values: Sequence[str | None]) -> str:
-    """A one-dimensional array constant."""
-    return "{" + ",".join("NULL" if v is None else _quote(v) for v in values) + "}"
-
-
-def _quote(value: str) -> str:
-    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 class Conversation:

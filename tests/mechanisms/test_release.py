@@ -16,7 +16,7 @@ import mechanisms
 from mechanisms.release import LARGEST, release
 from mechanisms.sampler import draw
 from mechanisms.threshold import tslm
-from mechanisms.values import Exact, Noisy
+from mechanisms.values import Exact
 
 BETA = Decimal("0.05")
 NARROW, WIDE = tslm(1, 3, BETA), tslm(2, 500, BETA)
@@ -125,13 +125,6 @@ def test_only_release_opens_exact_numbers() -> None:
 @pytest.mark.parametrize("mutant", ["x = e.open_for_release()", "getattr(e, 'open_for_release')", "e._Exact__values"])
 def test_the_search_for_openers_finds_one(mutant: str) -> None:
     assert openers(mutant)
-
-
-def test_noisy_numbers_survive_the_store() -> None:
-    noisy = release(Exact(np.array([[1, 2, 3], [4, 5, 6]])), [NARROW, WIDE], seeded("store"))
-    again = Noisy.from_json(noisy.to_json())
-    assert (again.values == noisy.values).all()
-    assert again.row(1).tolist() == noisy.values[1].tolist()
 
 
 def test_the_newcomers_page_tells_the_truth() -> None:
