@@ -89,6 +89,21 @@ def test_a_dropped_table_is_not_in_the_catalog(ready: str, owner: Connection, po
     assert ("public", "orders") not in load(ready, pools).by_name
 
 
+def test_a_column_that_can_raise_on_one_row_is_not_there_for_questions(
+    ready: str, owner: Connection, pools: Pools
+) -> None:
+    """Attack: WHERE id = 18 AND v = 1 on v AS (100 / age) fails on one row only, and so tells of it."""
+    if owner.info.server_version < 180000:
+        pytest.skip("virtual generated columns came with PostgreSQL 18")
+    owner.execute(
+        "CREATE TYPE pair AS (a point, b int); CREATE DOMAIN points AS point[];"
+        "CREATE TABLE odd (id int, v int GENERATED ALWAYS AS (100 / id) VIRTUAL,"
+        " stored int GENERATED ALWAYS AS (id) STORED, p pair, d points)"
+    )
+    owner.execute("SELECT provenance.protect('odd')")
+    assert list(load(ready, pools).by_name["public", "odd"].attributes) == ["id", "stored"]
+
+
 def test_a_name_that_needs_quotes_works(ready: str, owner: Connection, pools: Pools) -> None:
     owner.execute('CREATE SCHEMA "My"; CREATE TABLE "My"."T.x" ("a b" int)')
     owner.execute('SELECT provenance.publish(\'"My"."T.x"\')')
