@@ -15,7 +15,6 @@ from decimal import Decimal
 from typing import Any
 
 from mechanisms.condition import And, Condition, Leaf, Or
-from sqlrewrite.catalog import Kind
 from sqlrewrite.constant import INTEGERS, base_type, decimal, number_type
 from sqlrewrite.question import (
     AllOf,
@@ -225,7 +224,9 @@ def _literal_order(literal: Literal) -> tuple[bool, str, str]:
 
 def _source(source: Source) -> list[Any]:
     relation = source.relation
-    version = relation.data_version if relation.kind is Kind.PUBLIC else None
+    # The first table's version is part of what an answer is stored under; a joined one's (a protected parent's too)
+    # counts here, or a refreshed parent would leave old answers standing.
+    version = relation.data_version if source.on else None
     return [relation.id, version, [[_expression(left), right] for left, right in source.on], source.outer]
 
 

@@ -145,6 +145,15 @@ def test_what_changes_cells_or_sensitivity_changes_the_fingerprint() -> None:
     assert len({digest(each) for each in (question, *others)}) == len(others) + 1
 
 
+def test_a_refreshed_parent_makes_another_question() -> None:
+    """Attack: stale answers. A protected parent's data version is told nowhere else in an answer's key."""
+    question = ask("orders o JOIN city c ON o.city = c.city")
+    parent = replace(question.sources[1], relation=replace(ORDERS, data_version=1))
+    refreshed = replace(parent, relation=replace(ORDERS, data_version=2))
+    before, after = (replace(question, sources=(question.sources[0], source)) for source in (parent, refreshed))
+    assert digest(before) != digest(after)
+
+
 def test_the_normal_form_is_stable() -> None:
     for parts in (*OTHERS, *(each for group in SAME for each in group)):
         where = ask(**parts).where
