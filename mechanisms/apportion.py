@@ -8,8 +8,10 @@ from decimal import Decimal
 
 from mechanisms.accuracy import Accuracy
 from mechanisms.errors import AccuracyUnreachable
-from mechanisms.loss import WIDE, round_down
-from mechanisms.threshold import Share, for_interval, interval_at, tslm, tslm_at
+from mechanisms.loss import WIDE, Coin, amount_within, epsilon_of, round_down
+from mechanisms.noise import DiscreteLaplace
+from mechanisms.number import SMALLEST_RHO, number_at, number_for
+from mechanisms.threshold import Share, for_interval, tslm, tslm_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,22 +24,23 @@ class Ask:
     shown: bool  # its value is part of the answer
 
 
-def apportion(asks: Sequence[Ask], accuracy: Accuracy, *, longest: int, touched: int) -> tuple[Share, ...]:
+def apportion(
+    asks: Sequence[Ask], accuracy: Accuracy, *, longest: int, touched: int, coin: Coin, delta: Decimal
+) -> tuple[Share, ...]:
     """One share for each statistic.
 
     ``longest`` is the size of the largest prime implicant of the HAVING tree, ``touched`` the number of cells that
-    one unit moves. *Guarantee*: a group that truly qualifies satisfies every atom of some prime implicant, and is
-    missed only if one of them is missed: at most ``longest`` times beta/longest (union bound; the noises may be
-    shared).
+    one unit moves; ``delta`` turns the coin into epsilon. *Guarantee*: a group that truly qualifies satisfies every
+    atom of some prime implicant, and is missed only if one of them is missed: at most ``longest`` times beta/longest
+    (union bound; the noises may be shared).
     """
     if not asks:
         return ()
     beta = round_down(WIDE.divide(accuracy.beta, Decimal(max(1, longest))))
     if accuracy.epsilon is not None:
-        each = round_down(WIDE.divide(accuracy.epsilon, Decimal(len(asks) * touched)))
-        return tuple(_at(ask, each, beta, accuracy.confidence) for ask in asks)
-    shares = tuple(_cheapest(ask, beta, accuracy.confidence) for ask in asks)
-    total = sum((share.epsilon for share in shares), Decimal(0)) * touched
+        return _at_price(asks, accuracy.epsilon, beta, accuracy.confidence, touched, coin, delta)
+    shares = tuple(_cheapest(ask, beta, accuracy.confidence, coin) for ask in asks)
+    total = own_epsilon(shares, touched, delta)
     if accuracy.max_epsilon is not None and total > accuracy.max_epsilon:
         factor = WIDE.divide(total, accuracy.max_epsilon)
         raise AccuracyUnreachable(
@@ -48,9 +51,25 @@ def apportion(asks: Sequence[Ask], accuracy: Accuracy, *, longest: int, touched:
     return shares
 
 
-def _cheapest(ask: Ask, beta: Decimal, confidence: Decimal) -> Share:
+def own_epsilon(shares: Sequence[Share], touched: int, delta: Decimal) -> Decimal:
+    """What the question itself loses, as the epsilon of (epsilon, delta)-DP, where one unit moves ``touched`` cells.
+
+    *Guarantee*: pure steps add up with the epsilon of all Gaussian ones together, and so does everything in rho; both
+    bounds hold, and the smaller one is told.
+    """
+    pure = [share.epsilon for share in shares if isinstance(share.noise, DiscreteLaplace)]
+    rho = sum((share.price for share in shares if not isinstance(share.noise, DiscreteLaplace)), Decimal(0)) * touched
+    steps = sum(pure, Decimal(0)) * touched
+    if not rho:
+        return steps
+    apart = steps + epsilon_of(Coin.ZCDP, rho, delta)
+    together = sum((share.loss(Coin.ZCDP).amount for share in shares), Decimal(0)) * touched
+    return min(apart, epsilon_of(Coin.ZCDP, together, delta))
+
+
+def _cheapest(ask: Ask, beta: Decimal, confidence: Decimal, coin: Coin) -> Share:
     if not ask.decided:
-        return for_interval(ask.sensitivity, ask.margin, confidence)
+        return number_for(coin, ask.sensitivity, ask.margin, confidence)
     share = tslm(ask.sensitivity, ask.margin, beta)
     if not ask.shown:
         return share
@@ -58,7 +77,31 @@ def _cheapest(ask: Ask, beta: Decimal, confidence: Decimal) -> Share:
     return share if share.epsilon >= number.epsilon else tslm_at(ask.sensitivity, number.epsilon, beta)
 
 
-def _at(ask: Ask, epsilon: Decimal, beta: Decimal, confidence: Decimal) -> Share:
-    if ask.decided:
-        return tslm_at(ask.sensitivity, epsilon, beta)
-    return interval_at(ask.sensitivity, epsilon, confidence)
+def _at_price(
+    asks: Sequence[Ask], epsilon: Decimal, beta: Decimal, confidence: Decimal, touched: int, coin: Coin, delta: Decimal
+) -> tuple[Share, ...]:
+    """Equal parts of the epsilon: of a pair such as an average's sum and count, neither may be known much worse.
+
+    With bounds m +- h the error of an average at its true value v is that of (S - (v - m) N) / n, where S is the
+    centred sum and N the count: at |v - m| = h both weigh the same, so equal parts are best in the worst case.
+    """
+    parts = Decimal(len(asks))
+    each = round_down(WIDE.divide(epsilon, parts * touched))
+    numbers = sum(not ask.decided for ask in asks)
+    if coin is Coin.ZCDP and numbers:
+        # What the numbers lose together counts once: in rho their parts add up without the overhead of each.
+        ours = round_down(WIDE.divide(WIDE.multiply(epsilon, Decimal(numbers)), parts))
+        rho = round_down(WIDE.divide(amount_within(coin, ours, delta), Decimal(numbers * touched)))
+        if rho < SMALLEST_RHO:
+            smallest = epsilon_of(coin, SMALLEST_RHO * numbers * touched, delta) * len(asks) / numbers
+            raise AccuracyUnreachable(
+                "the epsilon is too small for any answer",
+                detail=f"asked: {epsilon:f}; numbers: {numbers}, in as many as {touched} groups of one privacy unit",
+                hint=f"The smallest epsilon that can be used is about {smallest:.6f}.",
+            )
+    else:
+        rho = each
+    return tuple(
+        tslm_at(ask.sensitivity, each, beta) if ask.decided else number_at(coin, ask.sensitivity, rho, confidence)
+        for ask in asks
+    )

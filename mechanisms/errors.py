@@ -3,6 +3,7 @@
     Refusal
     ├── BadSetting            22023   (here)
     ├── AccuracyUnreachable   54000   (here)
+    │   └── CapReached        54000   (mechanisms.decision)
     ├── sqlrewrite.errors     42601 42P01 42703 0A000 42501 25006 54001
     ├── provenance.errors     53400 28000 40001 58000
     └── proxy.errors          08P01 0A000 28000 28P01 3D000 53300 57014 57P01 58000 XX000
@@ -13,7 +14,10 @@ instead in the hint. One place (``proxy.errors``) turns a refusal into bytes.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from mechanisms.loss import Loss
 
 
 class Refusal(Exception):  # noqa: N818 (it is a "no", not a fault)
@@ -43,6 +47,10 @@ class BadSetting(Refusal):
 
 
 class AccuracyUnreachable(Refusal):
-    """No noise level within the limits meets the accuracy that was asked for."""
+    """No noise level within the limits meets the accuracy that was asked for.
+
+    ``spent`` is what a mechanism had released before it found out, where it had begun.
+    """
 
     sqlstate = "54000"
+    spent: Loss | None = None

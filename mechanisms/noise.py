@@ -7,6 +7,7 @@ a float. ``scaled`` is for tests that must see a wrong scale rejected.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
@@ -67,6 +68,12 @@ class DiscreteLaplace:
             t -= 1
         return t - 1
 
+    @property
+    def deviation(self) -> float:
+        """The standard deviation: the variance is 2y / (1 - y)^2."""
+        half = float(self.rate) / 2
+        return math.sqrt(0.5) / math.sinh(half) if half < 300 else 0.0
+
     def scaled(self, factor: Fraction) -> DiscreteLaplace:
         """The same law, ``factor`` times as wide."""
         return DiscreteLaplace(self.epsilon / factor, self.sensitivity)
@@ -113,17 +120,16 @@ class DiscreteGaussian:
 
     def shift(self, beta: Decimal) -> int:
         """The smallest s >= 0 with P[X > s] <= beta."""
-        bound = Fraction(beta)
-        low, high = 0, len(_upper_sums(self.sigma2))
-        if self.tail(high + 1) > bound:
-            raise ValueError("no shift is exceeded with so small a probability")
-        while low < high:
-            middle = (low + high) // 2
-            if self.tail(middle + 1) <= bound:
-                high = middle
-            else:
-                low = middle + 1
-        return low
+        return _gaussian_shift(self, beta)
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation, which is a little below sigma where sigma is below one lattice unit."""
+        if self.sigma2 >= 16:
+            return math.sqrt(self.sigma2)
+        masses = [math.exp(-x * x / (2 * float(self.sigma2))) for x in range(1, 200)]
+        squares = 2 * sum(x * x * mass for x, mass in enumerate(masses, start=1))
+        return math.sqrt(squares / (1 + 2 * sum(masses)))
 
     def scaled(self, factor: Fraction) -> DiscreteGaussian:
         """The same law, ``factor`` times as wide."""
@@ -170,6 +176,21 @@ def _laplace_tail(rate: Fraction, t: int) -> Fraction:
     if t >= 1:
         return Fraction(min(base, exp_down(rate * t) + 2), base)
     return 1 - Fraction(exp_down(rate * (1 - t)), base + 2)
+
+
+@lru_cache(maxsize=4096)
+def _gaussian_shift(noise: DiscreteGaussian, beta: Decimal) -> int:
+    bound = Fraction(beta)
+    low, high = 0, len(_upper_sums(noise.sigma2))
+    if noise.tail(high + 1) > bound:
+        raise ValueError("no shift is exceeded with so small a probability")
+    while low < high:
+        middle = (low + high) // 2
+        if noise.tail(middle + 1) <= bound:
+            high = middle
+        else:
+            low = middle + 1
+    return low
 
 
 @lru_cache(maxsize=4)

@@ -1,11 +1,12 @@
 """Exact discrete noise from a source of random bytes: integer tables, 64 bits and a binary search per draw.
 
-*Guarantee*: the law of each draw is within total variation 2**-200 of the exact law (in fact 2**-216), so n draws
+*Guarantee*: the law of each draw is within total variation 2**-200 of the exact law (in fact 2**-209), so n draws
 together add at most n * 2**-199 to any delta. No float and no numpy generator takes part.
 
 *Construction.* A law is one table or a few independent ones; a table is a list of cells with integer masses.
 
-- Gaussian: the magnitude |X| is one table (masses 1, 2g(1), 2g(2), ...) and the sign one bit.
+- Gaussian: the magnitude |X| is one table (masses 1, 2g(1), 2g(2), ...) and the sign one bit. Noise wider than 64
+  units is X + k Y with independent X, Y of such tables, sigma_X^2 = 8 k^2 and sigma_X^2 + k^2 sigma_Y^2 = sigma^2.
 - Laplace: with y = exp(-rate), X is 0, +(1+G) or -(1+G) with masses 1-y, y, y, where G is geometric with ratio y. In
   base B = 4096 the digits of G are independent: y^g is the product over the digits d_i of (y^(B^i))^d_i. So however
   flat the noise, G is a few tables of 4096 cells, and one of rate at least 1/32 for the leading digit.
@@ -22,6 +23,10 @@ which by (1) and (2) is below 2**19 * 2**-342 + 2**-221 < 2**-220.
 (5) A draw picks the cell of a uniform 320-bit number exactly: the first 64 bits decide unless they equal the first
 64 bits of a boundary, and then the other 256 are drawn and compared too. So (3) and (4) are all, and at most
 6 independent tables give 6 * 2**-219 < 2**-216.
+(6) Completing the square, P[X + k Y = x] is exp(-x^2 / (2 sigma^2)) times the sum over the integers of a Gaussian bell
+of variance t = sigma_X^2 sigma_Y^2 / sigma^2 = 8 (1 - 8 k^2/sigma^2), shifted by some number. By Poisson summation the
+sum is sqrt(2 pi t) (1 +- 2.1 exp(-2 pi^2 t)), whatever the shift. Here k^2 <= sigma/2 and sigma > 64, so t >= 7.5, the
+sum is constant but for a factor within 2**-211 of 1, and the total variation is below 2**-210 (Peikert 2010, Thm 3.1).
 
 *Work.* Every draw takes the same bytes and the same number of comparisons, whatever its value; a tie (probability
 below 2**-44) takes 32 bytes more, and tells only that one happened.
@@ -29,6 +34,7 @@ below 2**-44) takes 32 bytes more, and tells only that one happened.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -51,6 +57,7 @@ _WIDTH = 40  # bytes of a boundary: 320 bits
 _FIRST = 8  # of which these are searched with numpy
 _SIGNS = np.array([1, -1, 0], dtype=np.int64)
 _FLAT = Fraction(1, 32)  # a geometric law flatter than this is split into digits
+_WIDE = Fraction(64**2)  # a Gaussian law wider than this is drawn in two parts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,7 +78,10 @@ class Table:
 
     def draw(self, n: int, source: Source) -> NDArray[np.int64]:
         """n independent cell numbers."""
-        bits = np.frombuffer(source(_FIRST * n), dtype=">u8").astype(np.uint64)
+        return self.cells_of(np.frombuffer(source(_FIRST * n), dtype=">u8").astype(np.uint64), source)
+
+    def cells_of(self, bits: NDArray[np.uint64], source: Source) -> NDArray[np.int64]:
+        """The cells of uniform numbers of which the first 64 bits are known; the others are drawn where they decide."""
         cells = np.searchsorted(self.first, bits, side="right").astype(np.int64) - 1
         for tie in np.flatnonzero(self.first[cells] == bits):
             cells[tie] = self._cell_of(int(bits[tie]).to_bytes(_FIRST, "big") + source(_WIDTH - _FIRST))
@@ -105,6 +115,9 @@ def draw(noise: Noise, n: int, source: Source) -> NDArray[np.int64]:
             for place, digit in enumerate(tables.digits):
                 magnitude += digit.draw(n, source) << (DIGIT_BITS * place)
             return _SIGNS[tables.sign.draw(n, source)] * magnitude
+        case DiscreteGaussian() if noise.sigma2 > _WIDE:
+            near, k, far = parted(noise)
+            return draw(near, n, source) + k * draw(far, n, source)
         case DiscreteGaussian():
             magnitude = gaussian_table(noise.sigma2).draw(n, source)
             packed = np.frombuffer(source((n + 7) // 8), dtype=np.uint8)
@@ -112,7 +125,7 @@ def draw(noise: Noise, n: int, source: Source) -> NDArray[np.int64]:
             return magnitude * (1 - 2 * signs)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)  # at most 0.3 MB each
 def laplace_tables(rate: Fraction) -> LaplaceTables:
     """Sign and digits of the law with P[X = x] proportional to exp(-rate |x|)."""
     step = exp_down(rate)
@@ -126,8 +139,15 @@ def laplace_tables(rate: Fraction) -> LaplaceTables:
     return LaplaceTables(sign, tuple(digits))
 
 
-@lru_cache(maxsize=8)  # the widest is 15 MB
+@lru_cache(maxsize=1024)  # at most 0.25 MB each
 def gaussian_table(sigma2: Fraction) -> Table:
     """The magnitude of the law with P[X = x] proportional to exp(-x^2 / (2 sigma2))."""
     zero, *others = gaussian_masses(sigma2)
     return Table.of([zero, *(2 * mass for mass in others)])
+
+
+def parted(noise: DiscreteGaussian) -> tuple[DiscreteGaussian, int, DiscreteGaussian]:
+    """Wide noise as X + k Y with independent X and Y that have small tables; few different X serve all."""
+    k = 1 << math.isqrt(math.floor(noise.sigma2)).bit_length() // 2 - 1
+    near = DiscreteGaussian(Fraction(8 * k * k))
+    return near, k, DiscreteGaussian((noise.sigma2 - near.sigma2) / (k * k))

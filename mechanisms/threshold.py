@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.errors import AccuracyUnreachable
-from mechanisms.loss import QUANTUM, WIDE, Coin, Loss, round_up
-from mechanisms.noise import MIN_RATE, DiscreteLaplace
+from mechanisms.grid import Grid
+from mechanisms.loss import QUANTUM, WIDE, Coin, Loss, epsilon_of, round_up
+from mechanisms.noise import MIN_RATE, DiscreteGaussian, DiscreteLaplace, Noise
 from mechanisms.values import Lattice
 
 
@@ -26,23 +27,69 @@ from mechanisms.values import Lattice
 class Share:
     """The noise that one aggregate gets, how far a decision leans (or an interval reaches), and what it costs.
 
-    ``beta`` is the promised bound on a miss; it is ``None`` where the share is for a number and ``shift`` is half
-    the width of its interval.
+    ``price`` is the epsilon of Laplace noise and the rho of Gaussian noise. ``beta`` is the promised bound on a miss;
+    it is ``None`` where the share is for a number and ``shift`` is half the width of its interval. ``placed`` is the
+    grid that the noise lives on: Gaussian noise says which, Laplace noise lives on the lattice itself.
     """
 
-    noise: DiscreteLaplace
+    noise: Noise
     shift: int
-    epsilon: Decimal
+    price: Decimal
     beta: Decimal | None
+    placed: Grid | None = None
 
     def __post_init__(self) -> None:
         # Noise and price can only be made together: a share whose noise is narrower than its price cannot exist.
-        if self.shift < 0 or Fraction(self.epsilon) < self.noise.epsilon:
+        if self.shift < 0 or Fraction(self.price) < self._cost():
             raise ValueError("a share costs at least what its noise does, and leans to one side only")
 
+    def _cost(self) -> Fraction:
+        match self.noise, self.placed:
+            case DiscreteLaplace(epsilon, _), None:
+                return epsilon
+            case DiscreteGaussian(sigma2), Grid(_, parts):
+                return Fraction(parts * parts, 2) / sigma2
+            case _:
+                raise ValueError("Gaussian noise lives on a grid, Laplace noise on the lattice")
+
+    @property
+    def grid(self) -> Grid:
+        """Where the noise lives."""
+        match self.noise, self.placed:
+            case DiscreteLaplace(_, sensitivity), _:
+                return Grid(sensitivity, sensitivity)
+            case _, Grid() as grid:
+                return grid
+        raise AssertionError("unreachable")
+
+    @property
+    def sensitivity(self) -> int:
+        """How far one privacy unit may move the aggregate in one cell, in lattice numbers."""
+        return self.grid.sensitivity
+
+    @property
+    def epsilon(self) -> Decimal:
+        """The price of Laplace noise; Gaussian noise has one at a delta only."""
+        if not isinstance(self.noise, DiscreteLaplace):
+            raise ValueError("Gaussian noise has an epsilon at a delta only")
+        return self.price
+
+    def epsilon_at(self, delta: Decimal) -> Decimal:
+        """The price as the epsilon of (epsilon, delta)-DP."""
+        match self.noise:
+            case DiscreteLaplace():
+                return self.price
+            case DiscreteGaussian():
+                return epsilon_of(Coin.ZCDP, self.price, delta)
+
     def loss(self, coin: Coin) -> Loss:
-        """What the ledger is asked for."""
-        return Loss.of_pure_step(self.epsilon, coin)
+        """What the ledger is asked for, rounded up; Gaussian noise has no price on a ``pure`` ledger."""
+        match self.noise, coin:
+            case DiscreteLaplace(), _:
+                return Loss.of_pure_step(self.price, coin)
+            case DiscreteGaussian(), Coin.ZCDP:
+                return Loss(coin, round_up(self.price))
+        raise ValueError("Gaussian noise cannot be paid for in pure epsilon")
 
 
 def tslm(sensitivity: int, margin: int, beta: Decimal, *, max_epsilon: Decimal | None = None) -> Share:
@@ -65,13 +112,13 @@ def for_interval(sensitivity: int, margin: int, confidence: Decimal, *, max_epsi
 
     *Guarantee*: P[|X| > margin] <= 1 - confidence.
     """
-    return _cheapest(sensitivity, margin, _one_side(confidence), None, max_epsilon)
+    return _cheapest(sensitivity, margin, one_side(confidence), None, max_epsilon)
 
 
 def interval_at(sensitivity: int, epsilon: Decimal, confidence: Decimal) -> Share:
     """The share at a given price, with the smallest interval of this confidence."""
     noise = _noise_at(sensitivity, epsilon)
-    return Share(noise, noise.shift(_one_side(confidence)), round_up(epsilon), None)
+    return Share(noise, noise.shift(one_side(confidence)), round_up(epsilon), None)
 
 
 def key_threshold(presence: Share, delta: Decimal, touched: int) -> int:
@@ -102,8 +149,25 @@ def uncertain(noisy: Lattice, direction: int, threshold: int, share: Share) -> i
     return int(np.count_nonzero(decide(noisy, direction, threshold, share) & ~beyond))
 
 
-def _one_side(confidence: Decimal) -> Decimal:
+def one_side(confidence: Decimal) -> Decimal:
+    """What may lie beyond an interval on each side of it."""
     return WIDE.divide(WIDE.subtract(Decimal(1), confidence), Decimal(2))
+
+
+def reachable(margin: int, bound: Decimal) -> None:
+    """Refuse what no noise can do."""
+    if margin < 0:
+        raise AccuracyUnreachable(
+            "a margin below zero cannot be met",
+            detail=f"asked: {margin}",
+            hint="The smallest margin is one that rounds down to 0 on the aggregate's lattice.",
+        )
+    if not 0 < bound < 1:
+        raise AccuracyUnreachable(
+            "noise always errs sometimes: the bound must lie between 0 and 1",
+            detail=f"asked: {bound}",
+            hint="Write a smaller confidence or a larger beta.",
+        )
 
 
 def _noise_at(sensitivity: int, epsilon: Decimal) -> DiscreteLaplace:
@@ -122,18 +186,7 @@ def _cheapest(
     sensitivity: int, margin: int, bound: Decimal, beta: Decimal | None, max_epsilon: Decimal | None
 ) -> Share:
     """The smallest epsilon of 18 places with P[X >= margin + 1] <= bound."""
-    if margin < 0:
-        raise AccuracyUnreachable(
-            "a margin below zero cannot be met",
-            detail=f"asked: {margin}",
-            hint="The smallest margin is one that rounds down to 0 on the aggregate's lattice.",
-        )
-    if not 0 < bound < 1:
-        raise AccuracyUnreachable(
-            "noise always errs sometimes: the bound must lie between 0 and 1",
-            detail=f"asked: {bound}",
-            hint="Write a smaller confidence or a larger beta.",
-        )
+    reachable(margin, bound)
     price = _price(max(MIN_RATE, _rate(margin, bound)), sensitivity)
     while DiscreteLaplace(Fraction(price), sensitivity).tail(margin + 1) > Fraction(bound):
         price = WIDE.add(price, QUANTUM)

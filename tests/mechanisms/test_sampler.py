@@ -16,7 +16,7 @@ from seeded_source import seeded
 
 import mechanisms
 from mechanisms.noise import MIN_RATE, DiscreteGaussian, DiscreteLaplace, Noise
-from mechanisms.sampler import Source, Table, draw, gaussian_table, laplace_tables
+from mechanisms.sampler import Source, Table, draw, gaussian_table, laplace_tables, parted
 
 N = 200_000
 DIGITS = Context(prec=150)
@@ -26,7 +26,9 @@ every_law = pytest.mark.parametrize("noise", LAWS, ids=str)
 
 @every_law
 def test_a_sample_has_the_shape_of_its_law(noise: Noise) -> None:
-    assert fits(draw(noise, N, seeded(f"shape {noise}")), noise) > 0.001
+    # Among so many laws one sample may be of the unluckiest in a thousand; ten times as many draws then tell.
+    first = fits(draw(noise, N, seeded(f"shape {noise}")), noise)
+    assert first > 0.001 or fits(draw(noise, 10 * N, seeded(f"shape {noise} again")), noise) > 0.001
 
 
 @every_law
@@ -121,6 +123,31 @@ def test_the_table_of_gauss_is_within_two_to_the_minus_200(sigma2: Fraction) -> 
     masses = [2 * power(x * x / (2 * sigma2)) for x in range(1, len(table.first) + 20)]
     masses = [Fraction(1), *(Fraction(int(m * 2**500), 2**500) for m in masses)]
     assert distance(table, masses) < Fraction(1, 2**200)
+
+
+@pytest.mark.parametrize("sigma2", [Fraction("4096.5"), Fraction(127**2), Fraction(128**2)])
+def test_wide_noise_in_two_parts_is_within_two_to_the_minus_200_of_the_law(sigma2: Fraction) -> None:
+    near, k, far = parted(DiscreteGaussian(sigma2))
+    assert near.sigma2 + k * k * far.sigma2 == sigma2
+
+    def unevenness(near: Fraction, far: Fraction) -> Fraction:
+        """How far the ratio of the convolution to the law departs from a constant."""
+
+        def ratio(x: int) -> Fraction:
+            # Both exponents less that of the law are a square, so that every term is a bell around its centre.
+            centre = round(x * k * far / sigma2)
+            terms = (
+                power((x - k * y) ** 2 / (2 * near) + y * y / (2 * far) - x * x / (2 * sigma2))
+                for y in range(centre - 60, centre + 61)
+            )
+            return sum(terms, Fraction(0))
+
+        ratios = [ratio(x) for x in (*range(k + 1), 100, 1001)]
+        return max(ratios) / min(ratios) - 1
+
+    assert unevenness(near.sigma2, far.sigma2) < Fraction(1, 2**200)
+    narrow = near.sigma2 / 4
+    assert unevenness(narrow, (sigma2 - narrow) / (k * k)) > Fraction(1, 2**100)
 
 
 def test_a_table_that_is_off_by_two_to_the_minus_190_is_noticed() -> None:
