@@ -3,16 +3,28 @@
 Nothing here knows SQL, the network or the clock. What comes in is integers on a public lattice (for a count, whole
 numbers; one row per aggregate, one column per group of the public domain), and accuracies or prices as decimals.
 
-The route::
+A number, and a decision at a fixed price::
 
-    Accuracy ──► tslm / for_interval ──► Share ──► Loss            what would it cost? (nothing has been read)
-    accuracy     threshold               │         loss            the ledger charges it
-                                         ▼
-                 Exact ────────────► release ──► Noisy ──► decide  the only place of noise; all after it is free
-                 values              release     values    threshold
+    Accuracy ──► apportion ──► Share ──► Loss              what would it cost? (nothing has been read)
+    accuracy     number,       grid      loss              the ledger charges it
+                 threshold     ▼
+                 Exact ──► release ──► Noisy ──► decide    the only place of noise; all after it is free
+                 values    release     values    threshold, interval
 
-``noise`` has the two laws and their tails, ``sampler`` draws from them exactly, ``fixed`` is the integer arithmetic
-underneath, ``condition`` is the tree that HAVING becomes, and ``errors`` the root of every refusal.
+A decision in stages::
+
+    Problem ──► cert, probe, ... ──► Refine | Fresh | Choose ──► Loss     what the next stage would cost
+    decision    named: certify,      decision                    account  the ledger reserves it
+                progressive, probe,                ▼
+                shifted, mirror      Staged ──► Estimates ──► ... ──► Decision
+                                     release    ladder, path          decision
+
+``course`` leads such a decision as far as what is paid reaches, ``solve`` without a till (tests, benches). ``noise``
+has the two laws and their tails, ``sampler`` draws from them exactly, ``fixed`` is the integer arithmetic underneath.
+``ladder`` has the public widths of noise that can be refined, ``path`` and ``jumps`` the noise itself, ``choosing`` a
+private choice. Of ``cert``, ``field`` holds the released numbers, ``credit`` how surely a group qualifies, and
+``verdicts`` what is certified. ``split`` divides beta as the papers do, ``entropy`` is their measure of a spend.
+``condition`` is the tree that HAVING becomes, and ``errors`` the root of every refusal.
 
 A question with one atom, ``HAVING count(*) >= 500``, at margin 50 and beta 0.05:
 
