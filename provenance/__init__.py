@@ -16,15 +16,31 @@ The route of a charge through this room::
            -> INSERT charge (its trigger moves the balances), COMMIT
            -> Receipt                                          -> CommitUnknownError if the connection broke there
 
+A question with stages pays as it goes, and a crash loses budget, never privacy::
+
+    Charge(staged=True) -> Ledger.charge_all     a first reservation: what the first stage may spend
+    Receipt, Loss       -> Ledger.reserve_more   the same locks and limits, before each further stage
+                                                 -> LimitReached, and what is reserved already is told
+    Receipt, reached    -> Ledger.settle         once, at the end: gives back what was reserved and not reached
+                                                 -> NotSettledError: the reservation stays, the answer may be given
+
+In the journal these are rows of one question (``charge.stage``, ``charge.question_of``); only a settlement has a
+negative amount, and triggers keep the sum of a question from falling below what is right, whoever inserts. With a
+settlement goes the loss of each group (``PredicateLoss``, table ``charge_loss``, function ``group_losses``).
+``accountant.fold`` gives the same balances from the journal alone.
+
 What may be spent: limits are (epsilon, delta), the ledger adds up coin. The deployment's delta is split in public, in
 one place (``deployment.conversion_delta`` and ``payment_delta`` in ``0001_tables.sql``): under ``zcdp`` half of it
 turns rho into epsilon and half pays for key thresholds; under ``pure`` all of it pays.
 
-A worked example: epsilon 10, delta 1e-9, ``zcdp``. Alice has privilege 1, so her limit is 10 * 1/10 = 1, which at delta
-5e-10 is worth rho 0.0144. A decision that is 0.05-DP costs rho 0.00125: eleven fit, and the twelfth is refused,
-although 12 * 0.05 is below 1: for so few questions plain addition would be kinder. With privilege 10 her limit is worth
-rho 1.0597, and 847 of them fit where plain addition allows 200.
+A worked example of stages: alice reserves rho 0.001, then 0.002 more, stops at 0.0015 and settles. Her balance goes
+0.001, 0.003, 0.0015; ``provenance.history`` shows one line with 0.0015. Had the proxy died before, it would show 0.003.
+
+A worked example of limits: epsilon 10, delta 1e-9, ``zcdp``. Alice has privilege 1, so her limit is 10 * 1/10 = 1,
+which at delta 5e-10 is worth rho 0.0144. A decision that is 0.05-DP costs rho 0.00125: eleven fit, and the twelfth is
+refused, although 12 * 0.05 is below 1: for so few questions plain addition would be kinder. With privilege 10 her limit
+is worth rho 1.0597, and 847 of them fit where plain addition allows 200.
 
 The sum of all charges is a running total (``balance``), so a charge costs the same however long the journal is, and
-every charge counts, whoever inserted it. Charges are never changed or removed.
+every charge counts, whoever inserted it. Charges are never changed or removed: a settlement is one row more.
 """

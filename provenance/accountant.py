@@ -1,22 +1,36 @@
 """What may be spent, and what is left: arithmetic on frozen values, without a database.
 
 Amounts are in the deployment's coin. A limit is an (epsilon, delta); it holds if the sum of amounts is within what the
-epsilon is worth at ``conversion_delta`` and the sum of deltas within ``payment_delta``.
+epsilon is worth at ``conversion_delta`` and the sum of deltas within ``payment_delta``. ``fold`` does what the
+database's triggers do: it takes the rows of the journal, one by one, into balances.
 """
 
 from __future__ import annotations
 
-from decimal import ROUND_DOWN, ROUND_UP, Context, Decimal, localcontext
+from collections.abc import Iterable
+from decimal import ROUND_DOWN, ROUND_UP, Context, Decimal, Inexact, InvalidOperation, localcontext
 
 from mechanisms.loss import Coin, Loss, amount_within, epsilon_of
-from provenance.errors import LimitReached, NotActive
-from provenance.model import Allocation, Analyst, Balance, Balances, Deployment, Remaining
+from provenance.errors import LimitReached, NotActive, SettlementError
+from provenance.model import (
+    Account,
+    Allocation,
+    Analyst,
+    Balance,
+    Balances,
+    Books,
+    Deployment,
+    Entry,
+    Remaining,
+    Stage,
+)
 
 MOST_PRIVILEGE = 10
 """DProvDB's l_max, a constant, so that a new analyst changes nobody's limit."""
 
 _UNIT = Decimal("1e-18")
 _WIDE = Context(prec=80)
+_EXACT = Context(prec=200, traps=[InvalidOperation, Inexact])
 
 
 def limit(deployment: Deployment, analyst: Analyst) -> Decimal:
@@ -68,14 +82,65 @@ def admit(deployment: Deployment, analyst: Analyst, balances: Balances, asked: L
     return Balances(analyst=own, table=table)
 
 
+def less(whole: Loss, part: Loss) -> Loss:
+    """What is left of a loss without a part of it, to the last digit; a part that is more than the whole is an error.
+
+    *Guarantee*: what was paid less what was reached is what comes back: never more than was paid.
+    """
+    if whole.coin is not part.coin:
+        raise SettlementError(f"{part.coin.value} is no part of {whole.coin.value}")
+    if part.amount > whole.amount or part.delta > whole.delta:
+        raise SettlementError(f"{part} is more than {whole}")
+    return Loss(whole.coin, _EXACT.subtract(whole.amount, part.amount), _EXACT.subtract(whole.delta, part.delta))
+
+
+def settle(balances: Balances, back: Loss) -> Balances:
+    """The balances after a settlement: both limits regain the same."""
+    amount, delta = back.amount.copy_negate(), back.delta.copy_negate()
+    return Balances(analyst=_moved(balances.analyst, amount, delta), table=_moved(balances.table, amount, delta))
+
+
+def fold(journal: Iterable[Entry]) -> Books:
+    """What the rows of a journal add up to; a row that the database would not have taken is an error."""
+    table, analysts, questions = Balance(), dict[str, Balance](), dict[int, Account]()
+    for entry in journal:
+        questions[entry.question] = _follow(questions.get(entry.question), entry)
+        table = _moved(table, entry.amount, entry.delta)
+        analysts[entry.analyst] = _moved(analysts.get(entry.analyst, Balance()), entry.amount, entry.delta)
+    return Books(table, analysts, questions)
+
+
+def _follow(before: Account | None, entry: Entry) -> Account:
+    """The question's account after one more row."""
+    wrong = SettlementError(f"the journal cannot hold {entry} after {before}")
+    if not (entry.amount.is_finite() and entry.delta.is_finite()):
+        raise wrong
+    sign = -1 if entry.stage is Stage.SETTLE else 1
+    if sign * entry.amount < 0 or sign * entry.delta < 0:
+        raise wrong
+    if before is None:
+        if entry.id != entry.question or entry.stage is Stage.SETTLE:
+            raise wrong
+        return Account(entry.analyst, entry.stage is Stage.RESERVE, False, Balance(entry.amount, entry.delta))
+    if not before.staged or before.settled or entry.stage is Stage.CHARGE or entry.analyst != before.analyst:
+        raise wrong
+    net = _moved(before.net, entry.amount, entry.delta)
+    if net.amount < 0 or net.delta < 0:
+        raise wrong
+    return Account(before.analyst, True, entry.stage is Stage.SETTLE, net)
+
+
+def _moved(balance: Balance, amount: Decimal, delta: Decimal) -> Balance:
+    return Balance(_EXACT.add(balance.amount, amount), _EXACT.add(balance.delta, delta))
+
+
 def not_active(name: str) -> NotActive:
     """The refusal of somebody who may no longer ask, not even for what is already known."""
     return NotActive(f'analyst "{name}" is not active', hint="Ask the administrator.")
 
 
 def _after(deployment: Deployment, epsilon: Decimal, balance: Balance, asked: Loss, whose: str) -> Balance:
-    with localcontext(_WIDE):
-        after = Balance(balance.amount + asked.amount, balance.delta + asked.delta)
+    after = _moved(balance, asked.amount, asked.delta)
     # A part that asks for nothing passes, even under a limit that was lowered below what is spent.
     if asked.amount and after.amount > worth(deployment, epsilon):
         left = _left(deployment, epsilon, balance)

@@ -41,5 +41,19 @@ class CommitUnknownError(Refusal):
     sqlstate = "58000"
 
 
+class NotSettledError(CommitUnknownError):
+    """The ledger could not be told what a question reached: what was reserved for it stays spent.
+
+    The answer is paid for, so it may still be given, at the price that was reserved.
+    """
+
+
+class SettlementError(Exception):
+    """A reservation cannot be settled, or added to, in this way: a fault of the program, never of the analyst.
+
+    Nothing is given back.
+    """
+
+
 class MigrationError(Exception):
     """The database's schema and this program's migrations do not fit together."""

@@ -1,9 +1,13 @@
-"""The till: a charge goes in, and a receipt comes out once the charge is committed."""
+"""The till: a charge goes in, and a receipt comes out once the charge is committed.
+
+A question with stages reserves before each of them and settles once, at the end: ``charge_all`` with ``Charge.staged``,
+``reserve_more``, ``settle``.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from decimal import Decimal
 from typing import Any
@@ -16,8 +20,28 @@ from psycopg_pool import AsyncConnectionPool
 
 from mechanisms.loss import Coin, Loss
 from provenance import accountant, model
-from provenance.errors import CommitUnknownError, LedgerUnreachable, LimitReached, NotActive, StaleCatalog
-from provenance.model import Allocation, Analyst, Balance, Balances, Charge, Deployment, Receipt, Remaining
+from provenance.errors import (
+    CommitUnknownError,
+    LedgerUnreachable,
+    LimitReached,
+    NotActive,
+    NotSettledError,
+    SettlementError,
+    StaleCatalog,
+)
+from provenance.model import (
+    Allocation,
+    Analyst,
+    Balance,
+    Balances,
+    Charge,
+    Deployment,
+    PredicateLoss,
+    Receipt,
+    Remaining,
+    Settled,
+    Stage,
+)
 
 log = logging.getLogger(__name__)
 Pool = AsyncConnectionPool[AsyncConnection[TupleRow]]
@@ -39,8 +63,27 @@ _RELATION = "SELECT data_version, label FROM provenance.relation WHERE id = %s A
 
 _INSERT = """
 INSERT INTO provenance.charge (analyst, relation, relation_id, data_version, registry_version, fingerprint, question,
-                               mechanism, coin, amount, delta, epsilon, bill)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) RETURNING id"""
+                               mechanism, coin, amount, delta, epsilon, bill, stage)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) RETURNING id"""
+
+# What was ever reserved for the question that a receipt is for, and whether it is settled.
+_HELD = """
+SELECT h.amount, h.delta, h.settled FROM provenance.charge c CROSS JOIN LATERAL (
+    SELECT sum(m.amount) AS amount, sum(m.delta) AS delta, bool_or(m.stage = 'settle') AS settled
+    FROM provenance.charge m WHERE m.id = c.id OR m.question_of = c.id) h
+WHERE c.id = %s AND c.question_of IS NULL AND c.stage = 'reserve' AND c.analyst = %s AND c.relation_id = %s
+  AND c.data_version = %s AND c.registry_version = %s AND c.fingerprint = %s"""
+
+_FOLLOW = """
+INSERT INTO provenance.charge (analyst, relation, relation_id, data_version, registry_version, fingerprint, question,
+                               mechanism, coin, question_of, stage, amount, delta, epsilon, bill)
+SELECT c.analyst, c.relation, c.relation_id, c.data_version, c.registry_version, c.fingerprint, c.question,
+       c.mechanism, c.coin, c.id, %s, %s, %s, %s, %s
+FROM provenance.charge c WHERE c.id = %s RETURNING id"""
+
+_LOSSES = """
+INSERT INTO provenance.charge_loss (charge, levels, level_of, groups, min_entropy)
+VALUES (coalesce(%s, currval('provenance.charge_id_seq')), %s, %s, %s, %s) RETURNING charge"""
 
 _BALANCES = """
 SELECT scope, amount, delta FROM provenance.balance
@@ -85,9 +128,71 @@ class Ledger:
         *Guarantee*: a receipt exists only if the charge is committed and every limit holds with it included; a
         connection lost at COMMIT gives no receipt, and what it may have committed stays spent.
         """
+        async with self._transaction() as conn:
+            return await self._charge(conn, charges)
+
+    async def reserve_more(self, receipt: Receipt, loss: Loss, epsilon: Decimal | None = None) -> Receipt:
+        """Pay for the next stage of a staged question; ``epsilon`` is the whole question's own loss, if known better.
+
+        *Guarantee*: as for ``charge_all``; the new receipt proves the sum. The versions are those of the first
+        reservation, whatever has changed since: a question goes on with the numbers that it read.
+        """
+        async with self._transaction() as conn:
+            deployment, analyst, balances, _ = await _held(conn, receipt)
+            try:
+                balances = accountant.admit(deployment, analyst, balances, loss)
+            except (LimitReached, NotActive) as refusal:
+                raise type(refusal)(
+                    refusal.message, detail=_told(refusal.detail, receipt, deployment), hint=refusal.hint
+                ) from None
+            paid = receipt.paid + loss
+            own = accountant.epsilon_spent(deployment, paid.amount) if epsilon is None else epsilon
+            await _committed(
+                conn, [(_FOLLOW, (Stage.RESERVE.value, loss.amount, loss.delta, own, Jsonb({}), receipt.id))]
+            )
+            remaining = accountant.remaining(deployment, analyst, balances)
+            added = loss if receipt.added is None else receipt.added + loss
+            return Receipt(receipt.id, receipt.charge, own, remaining, model._TILL, added)
+
+    async def settle(
+        self,
+        receipt: Receipt,
+        reached: Loss,
+        epsilon: Decimal | None = None,
+        bill: Mapping[str, Any] | None = None,
+        groups: PredicateLoss | None = None,
+    ) -> Settled:
+        """Give back what was reserved and not reached; after it the question's net is ``reached``.
+
+        *Guarantee*: at most what the receipt proves comes back, and only once. What the receipt does not prove (a
+        reservation whose COMMIT was lost) stays spent; if this settlement's own fate is unknown, it counts as not made.
+        """
+        back = accountant.less(receipt.paid, reached)
+        if groups is not None and groups.most > reached.amount:
+            raise SettlementError(f"a group lost {groups.most} in a question that reached {reached.amount}")
+        try:
+            async with self._transaction() as conn:
+                deployment, analyst, balances, held = await _held(conn, receipt)
+                net = accountant.less(held, back)
+                own = accountant.epsilon_spent(deployment, net.amount) if epsilon is None or net != reached else epsilon
+                amounts = (back.amount.copy_negate(), back.delta.copy_negate())
+                rows = [(_FOLLOW, (Stage.SETTLE.value, *amounts, own, Jsonb(dict(bill or {})), receipt.id))]
+                if groups is not None:
+                    rows.append((_LOSSES, _losses(receipt.id, groups)))
+                await _committed(conn, rows)
+                remaining = accountant.remaining(deployment, analyst, accountant.settle(balances, back))
+                return Settled(receipt.id, net, own, remaining)
+        except (CommitUnknownError, LedgerUnreachable) as lost:
+            raise NotSettledError(
+                "the ledger could not be told what the question reached: what was reserved stays spent",
+                hint="Ask again later; if it lasts, tell the administrator.",
+            ) from lost
+
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncIterator[AsyncConnection[TupleRow]]:
         async with connected(self._pool, autocommit=False) as conn:
             try:
-                return await self._charge(conn, charges)
+                yield conn
             except BaseException:
                 if not conn.closed:
                     await conn.rollback()
@@ -136,28 +241,64 @@ class Ledger:
             converted = accountant.epsilon_spent(deployment, charge.loss.amount)
             epsilons.append(converted if charge.epsilon is None else charge.epsilon)
         remaining = accountant.remaining(deployment, analyst, balances)
-        try:
-            async with conn.pipeline():  # second: INSERT (whose trigger moves the balances), COMMIT
-                inserted = [
-                    await conn.execute(_INSERT, _row(charge, label, epsilon))
-                    for charge, label, epsilon in zip(charges, labels, epsilons, strict=True)
-                ]
-                await conn.commit()
-                rows = [await one.fetchone() for one in inserted]
-        except OperationalError as lost:
-            if conn.closed or conn.broken:
-                raise CommitUnknownError(
-                    "the connection to the ledger was lost at COMMIT: the charge counts as spent",
-                    hint="Ask again later; if it lasts, tell the administrator.",
-                ) from lost
-            raise
-        if None in rows:
-            raise CommitUnknownError("the ledger did not confirm the charge")
+        rows: list[tuple[str, tuple[Any, ...]]] = []
+        for charge, label, epsilon in zip(charges, labels, epsilons, strict=True):
+            rows.append((_INSERT, _row(charge, label, epsilon)))
+            if charge.groups is not None:
+                rows.append((_LOSSES, _losses(None, charge.groups)))
+        ids = dict.fromkeys(await _committed(conn, rows))  # the losses of groups stand under the id before
         return [
-            Receipt(int(row[0]), charge, epsilon, remaining, model._TILL)
-            for row, charge, epsilon in zip(rows, charges, epsilons, strict=True)
-            if row is not None
+            Receipt(id_, charge, epsilon, remaining, model._TILL)
+            for id_, charge, epsilon in zip(ids, charges, epsilons, strict=True)
         ]
+
+
+async def _held(conn: AsyncConnection[TupleRow], receipt: Receipt) -> tuple[Deployment, Analyst, Balances, Loss]:
+    """Lock the till, and read it with what was reserved for a question that is staged and not settled."""
+    charge = receipt.charge
+    if not charge.staged:
+        raise SettlementError("a fixed price is paid for good")
+    versions = (charge.relation_id, charge.data_version, charge.registry_version)
+    async with conn.pipeline():
+        locked = await conn.execute(_LOCK, (charge.analyst,))
+        state = await conn.execute(STATE, (charge.analyst,))
+        question = await conn.execute(_HELD, (receipt.id, charge.analyst, *versions, charge.fingerprint))
+        deployment, analyst = _read_state(await state.fetchone(), charge.analyst)
+        balances = _balances(await locked.fetchall())
+        row = await question.fetchone()
+    if row is None:
+        raise SettlementError(f"charge {receipt.id} is no reservation of this question")
+    if row[2]:
+        raise SettlementError(f"the question of charge {receipt.id} is settled")
+    return deployment, analyst, balances, Loss(charge.loss.coin, row[0], row[1])
+
+
+async def _committed(conn: AsyncConnection[TupleRow], rows: Sequence[tuple[str, tuple[Any, ...]]]) -> list[int]:
+    """Append rows and commit, in one round trip; a trigger moves the balances. Returns the ids."""
+    try:
+        async with conn.pipeline():
+            inserted = [await conn.execute(statement, row) for statement, row in rows]
+            await conn.commit()
+            told = [await one.fetchone() for one in inserted]
+    except OperationalError as lost:
+        if conn.closed or conn.broken:
+            raise CommitUnknownError(
+                "the connection to the ledger was lost at COMMIT: the charge counts as spent",
+                hint="Ask again later; if it lasts, tell the administrator.",
+            ) from lost
+        raise
+    ids = [int(row[0]) for row in told if row is not None]
+    if len(ids) != len(rows):
+        raise CommitUnknownError("the ledger did not confirm the charge")
+    return ids
+
+
+def _told(detail: str | None, receipt: Receipt, deployment: Deployment) -> str:
+    """A refusal in the middle of a question says what the question holds already."""
+    paid = receipt.paid
+    held = accountant.shown(accountant.epsilon_spent(deployment, paid.amount))
+    reserved = f"Already reserved for this question: epsilon {held}, {paid.amount.normalize():f} {paid.coin.value}."
+    return reserved if detail is None else f"{detail} {reserved}"
 
 
 def deployment_of(row: TupleRow) -> Deployment:
@@ -199,4 +340,9 @@ def _row(charge: Charge, label: str, epsilon: Decimal) -> tuple[Any, ...]:
         *(charge.analyst, label, charge.relation_id, charge.data_version, charge.registry_version),
         *(charge.fingerprint, charge.question, charge.mechanism),
         *(charge.loss.coin.value, charge.loss.amount, charge.loss.delta, epsilon, Jsonb(dict(charge.bill))),
+        (Stage.RESERVE if charge.staged else Stage.CHARGE).value,
     )
+
+
+def _losses(charge: int | None, groups: PredicateLoss) -> tuple[Any, ...]:
+    return (charge, list(groups.levels), groups.packed(), groups.groups, groups.min_entropy)

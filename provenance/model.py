@@ -8,6 +8,9 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mechanisms.loss import Coin, Loss
 
 
@@ -73,6 +76,88 @@ class Remaining:
         return min(self.analyst, self.table)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PredicateLoss:
+    """What each group of a question lost, in coin: the distinct levels, and the place of each group's level.
+
+    ``min_entropy`` is that of the spend over the groups, None where nobody computed it.
+    """
+
+    levels: tuple[Decimal, ...]
+    index: NDArray[np.integer[Any]]
+    min_entropy: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.index.ndim != 1 or not np.issubdtype(self.index.dtype, np.integer):
+            raise ValueError("each group has the place of one level")
+        if len(self.levels) > 65536 or any(not level.is_finite() or level < 0 for level in self.levels):
+            raise ValueError("levels are at most 65536 finite numbers that are not negative")
+        if self.groups and not 0 <= int(self.index.min()) <= int(self.index.max()) < len(self.levels):
+            raise ValueError("a group has a level that is not there")
+        if self.min_entropy is not None and not np.isfinite(self.min_entropy):
+            raise ValueError("an entropy is a finite number")
+
+    @classmethod
+    def uniform(cls, level: Decimal, groups: int, min_entropy: float | None = None) -> PredicateLoss:
+        """Every group lost the same, as under a fixed price."""
+        return cls((level,), np.zeros(groups, dtype=np.uint8), min_entropy)
+
+    @property
+    def groups(self) -> int:
+        """How many there are."""
+        return int(self.index.size)
+
+    @property
+    def most(self) -> Decimal:
+        """The largest level."""
+        return max(self.levels, default=Decimal(0))
+
+    def packed(self) -> bytes:
+        """The stored form of ``index``, which ``provenance.group_losses`` reads: see ``charge_loss.level_of``."""
+        if len(self.levels) < 2:
+            return b""
+        return self.index.astype("u1" if len(self.levels) <= 256 else ">u2").tobytes()
+
+
+class Stage(Enum):
+    """What a row of the journal is."""
+
+    CHARGE = "charge"  # a fixed price, paid at once
+    RESERVE = "reserve"  # what the next stage of a question may spend
+    SETTLE = "settle"  # gives back what was not reached
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A row of the journal; a settlement's numbers are what it gives back, with a minus."""
+
+    id: int
+    question: int  # the id of the question's first row
+    analyst: str
+    stage: Stage
+    amount: Decimal
+    delta: Decimal = Decimal(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """One question in the books."""
+
+    analyst: str
+    staged: bool
+    settled: bool
+    net: Balance
+
+
+@dataclass(frozen=True, slots=True)
+class Books:
+    """What a journal adds up to."""
+
+    table: Balance
+    analysts: Mapping[str, Balance]
+    questions: Mapping[int, Account]
+
+
 @dataclass(frozen=True, slots=True)
 class Charge:
     """A request to pay for one question, under the versions that its price was computed with."""
@@ -87,6 +172,12 @@ class Charge:
     loss: Loss
     epsilon: Decimal | None = None  # the question's own loss where it is known better than by converting the coin
     bill: Mapping[str, Any] = field(default_factory=dict)
+    staged: bool = False  # the loss is a first reservation: more may follow, and what is not reached is given back
+    groups: PredicateLoss | None = None  # of a fixed price; a staged question tells it when it settles
+
+    def __post_init__(self) -> None:
+        if self.groups is not None and (self.staged or self.groups.most > self.loss.amount):
+            raise ValueError("with a charge go the losses of groups under a fixed price, none above it")
 
 
 _TILL = object()
@@ -94,7 +185,7 @@ _TILL = object()
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Proof that a charge is committed.
+    """Proof that a charge, and every reservation that was added to it, is committed.
 
     *Guarantee*: only ``provenance.ledger`` makes one, and only after COMMIT succeeded; reading data needs one.
     """
@@ -104,6 +195,12 @@ class Receipt:
     epsilon: Decimal  # the question's own loss
     remaining: Remaining
     till: object = field(repr=False, compare=False)
+    added: Loss | None = None  # what was reserved after the charge
+
+    @property
+    def paid(self) -> Loss:
+        """Everything that this receipt proves to be paid for the question: what may have been released so far."""
+        return self.charge.loss if self.added is None else self.charge.loss + self.added
 
     def __post_init__(self) -> None:
         if self.till is not _TILL:
@@ -111,3 +208,13 @@ class Receipt:
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("a receipt is not copied")
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What a staged question cost in the end."""
+
+    id: int  # the question's charge
+    loss: Loss
+    epsilon: Decimal
+    remaining: Remaining

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 Pool = AsyncConnectionPool[AsyncConnection[TupleRow]]
 
 _VERSIONS = """
-SELECT d.registry_version, d.coin, d.payment_delta,
+SELECT d.registry_version, d.coin, d.conversion_delta, d.payment_delta,
        (SELECT jsonb_object_agg(r.id, r.data_version) FROM provenance.relation r WHERE r.active)
 FROM provenance.deployment d"""
 
@@ -90,6 +90,7 @@ class Versions:
 
     registry: int
     coin: Coin  # an administrator may choose another one until something is charged
+    conversion_delta: Decimal  # at which an amount of coin is told as epsilon
     payment_delta: Decimal  # what all charges together may pay in delta
     data: Mapping[int, int]  # relation id -> data version
 
@@ -119,8 +120,8 @@ class Registry:
     async def versions(self) -> Versions:
         """The registry version, the coin, and the data version of each active relation: one cheap query."""
         row = await self._one(_VERSIONS)
-        data = {int(key): int(value) for key, value in (row[3] or {}).items()}
-        return Versions(int(row[0]), Coin(row[1]), row[2], data)
+        data = {int(key): int(value) for key, value in (row[4] or {}).items()}
+        return Versions(int(row[0]), Coin(row[1]), row[2], row[3], data)
 
     async def load(self) -> Catalog:
         """Every active relation with its real columns and what is declared about them.

@@ -14,8 +14,9 @@ from psycopg import sql
 from psycopg_pool import AsyncConnectionPool
 
 from mechanisms.loss import Coin, Loss
+from provenance.accountant import fold
 from provenance.migrate import migrate
-from provenance.model import Charge
+from provenance.model import Balance, Charge, Entry, Stage
 from proxy.embedded import Cluster, temporary
 
 _numbers = itertools.count(1)
@@ -91,6 +92,30 @@ def sandbox(shared: str) -> Iterator[psycopg.Connection]:
         yield conn
 
 
+# Without the triggers that forbid it: a database of its own for each of many tests would cost more than they do.
+SWEEP = """
+SET session_replication_role = replica;
+TRUNCATE provenance.charge, provenance.charge_loss, provenance.synopsis;
+UPDATE provenance.balance SET amount = 0, delta = 0;
+UPDATE provenance.deployment SET coin = 'zcdp', epsilon = 10, delta = 1e-9;
+UPDATE provenance.analyst SET epsilon_limit = NULL, active = true;
+UPDATE provenance.relation SET active = true, data_version = 1;
+"""
+
+
+@pytest.fixture(scope="session")
+def used(ledger_cluster: Cluster) -> Iterator[str]:
+    yield from _database(ledger_cluster, "ready")
+
+
+@pytest.fixture
+def swept(used: str) -> str:
+    """A ready database in which nothing has been spent; others have used it before."""
+    with psycopg.connect(used, autocommit=True) as conn:
+        conn.execute(SWEEP)
+    return used
+
+
 @pytest.fixture
 def pools() -> Callable[..., Any]:
     @asynccontextmanager
@@ -116,3 +141,29 @@ def charge_of() -> Callable[..., Charge]:
         return Charge(analyst, row[0], row[1], row[2], "f00d", "SELECT 1", "tslm", loss, bill={"question": "SELECT 1"})
 
     return make
+
+
+@pytest.fixture
+def journal_of() -> Callable[[psycopg.Connection], list[Entry]]:
+    """The journal as the accountant reads it."""
+
+    def read(conn: psycopg.Connection) -> list[Entry]:
+        rows = conn.execute(
+            "SELECT id, coalesce(question_of, id), analyst, stage, amount, delta FROM provenance.charge ORDER BY id"
+        ).fetchall()
+        return [Entry(row[0], row[1], row[2], Stage(row[3]), row[4], row[5]) for row in rows]
+
+    return read
+
+
+@pytest.fixture
+def books_balance() -> Callable[[psycopg.Connection, list[Entry]], None]:
+    """The balances that the triggers keep are the fold of the journal."""
+
+    def check(conn: psycopg.Connection, journal: list[Entry]) -> None:
+        books = fold(journal)
+        for scope, name, amount, delta in conn.execute("SELECT scope, name, amount, delta FROM provenance.balance"):
+            folded = books.table if scope == "table" else books.analysts.get(name, Balance())
+            assert Balance(amount, delta) == folded, (scope, name)
+
+    return check

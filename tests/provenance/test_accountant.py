@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from mechanisms.loss import Coin, Loss, epsilon_of
 from provenance import accountant
-from provenance.errors import LimitReached, NotActive
-from provenance.model import Allocation, Analyst, Balance, Balances, Deployment
+from provenance.errors import LimitReached, NotActive, SettlementError
+from provenance.model import Account, Allocation, Analyst, Balance, Balances, Deployment, Entry, Stage
 
 ZCDP = Deployment(
     Coin.ZCDP, Decimal(10), Decimal("1e-9"), Allocation.MAX, Decimal(1), Decimal("5e-10"), Decimal("5e-10"), 1, 15
@@ -95,3 +95,111 @@ def test_inactive_analysts_and_foreign_coins_are_not_admitted() -> None:
         accountant.admit(ZCDP, replace(ALICE, active=False), NOTHING, Loss.nothing(Coin.ZCDP))
     with pytest.raises(ValueError, match="pure"):
         accountant.admit(ZCDP, ALICE, NOTHING, Loss.nothing(Coin.PURE))
+
+
+# A move is (who, what, how much of what may be): eight analysts open, extend and settle their questions in any order.
+moves = st.lists(
+    st.tuples(st.integers(0, 7), st.sampled_from(["charge", "open", "more", "settle"]), st.decimals(0, 1, places=18)),
+    max_size=60,
+)
+
+
+@pytest.mark.parametrize("deployment", [ZCDP, PURE], ids=["zcdp", "pure"])
+@given(moves=moves)
+def test_no_interleaving_of_reserve_and_settle_passes_a_limit(
+    deployment: Deployment, moves: list[tuple[int, str, Decimal]]
+) -> None:
+    deployment = replace(deployment, epsilon=Decimal(2))
+    people = [Analyst(f"a{i}", 1, Decimal("0.5"), {}, True) for i in range(8)]
+    own, table = accountant.worth(deployment, Decimal("0.5")), accountant.worth(deployment, Decimal(2))
+    balances = {person.name: Balance() for person in people}
+    together, paid, journal = Balance(), dict[int, tuple[str, Loss]](), list[Entry]()
+    for who, what, share in moves:
+        name = people[who].name
+        before = Balances(balances[name], together)
+        mine = [question for question, (asker, _) in paid.items() if asker == name]
+        amount = (own * share).quantize(Decimal("1e-18"))
+        row = len(journal) + 1
+        if what == "settle":
+            if not mine:
+                continue
+            question = mine[-1]
+            held = paid.pop(question)[1]
+            reached = Loss(held.coin, (held.amount * share).quantize(Decimal("1e-18"), "ROUND_DOWN"))
+            back = accountant.less(held, reached)
+            after = accountant.settle(before, back)
+            journal.append(Entry(row, question, name, Stage.SETTLE, -back.amount))
+        else:
+            asked = Loss(deployment.coin, amount)
+            try:
+                after = accountant.admit(deployment, people[who], before, asked)
+            except LimitReached:
+                assert before.analyst.amount + amount > own or together.amount + amount > table
+                continue
+            question = mine[-1] if what == "more" and mine else row
+            journal.append(Entry(row, question, name, Stage.CHARGE if what == "charge" else Stage.RESERVE, amount))
+            if what != "charge":
+                paid[question] = name, paid.get(question, (name, Loss.nothing(deployment.coin)))[1] + asked
+        balances[name], together = after.analyst, after.table
+        assert after.analyst.amount <= own and after.table.amount <= table
+    books = accountant.fold(journal)
+    assert books.table == together
+    assert all(books.analysts.get(name, Balance()) == balance for name, balance in balances.items())
+    assert sum(account.net.amount for account in books.questions.values()) == together.amount
+    assert {question for question, account in books.questions.items() if account.staged and not account.settled} == set(
+        paid
+    )
+
+
+def entry(row: int, question: int, stage: Stage, amount: str, analyst: str = "alice", delta: str = "0") -> Entry:
+    return Entry(row, question, analyst, stage, Decimal(amount), Decimal(delta))
+
+
+OPEN = [entry(1, 1, Stage.RESERVE, "3"), entry(2, 1, Stage.RESERVE, "4")]
+CLOSED = [*OPEN, entry(3, 1, Stage.SETTLE, "-5")]
+
+
+def test_a_journal_folds_into_the_net_of_each_question() -> None:
+    books = accountant.fold([*CLOSED, entry(4, 4, Stage.CHARGE, "1", "bob")])
+    assert books.questions == {
+        1: Account("alice", True, True, Balance(Decimal(2))),
+        4: Account("bob", False, False, Balance(Decimal(1))),
+    }
+    assert books.analysts == {"alice": Balance(Decimal(2)), "bob": Balance(Decimal(1))}
+    assert books.table == Balance(Decimal(3))
+    assert accountant.fold(OPEN).table == Balance(Decimal(7)), "what is not settled stays spent"
+
+
+@pytest.mark.parametrize(
+    ("before", "row"),
+    [
+        ([], entry(1, 1, Stage.CHARGE, "-1")),
+        ([], entry(1, 1, Stage.RESERVE, "1", delta="-1e-12")),
+        ([], entry(1, 1, Stage.SETTLE, "-1")),
+        ([], entry(1, 7, Stage.RESERVE, "1")),
+        ([], entry(1, 1, Stage.CHARGE, "NaN")),
+        (OPEN, entry(3, 1, Stage.SETTLE, "1")),
+        (OPEN, entry(3, 1, Stage.SETTLE, "-7.000000000000000001")),
+        (OPEN, entry(3, 1, Stage.SETTLE, "-1", delta="-1e-12")),
+        (OPEN, entry(3, 1, Stage.SETTLE, "-1", "bob")),
+        (OPEN, entry(3, 1, Stage.CHARGE, "1")),
+        (CLOSED, entry(4, 1, Stage.SETTLE, "0")),
+        (CLOSED, entry(4, 1, Stage.RESERVE, "1")),
+        ([entry(1, 1, Stage.CHARGE, "3")], entry(2, 1, Stage.SETTLE, "-1")),
+        ([entry(1, 1, Stage.CHARGE, "3")], entry(2, 1, Stage.RESERVE, "1")),
+    ],
+)
+def test_a_journal_that_no_ledger_writes_is_not_folded(before: list[Entry], row: Entry) -> None:
+    accountant.fold(before)
+    with pytest.raises(SettlementError):
+        accountant.fold([*before, row])
+
+
+def test_what_comes_back_is_exact_at_any_number_of_digits() -> None:
+    paid = Loss(Coin.ZCDP, Decimal("1.000000000000000000000000000000000000001"), Decimal("1e-50"))
+    reached = Loss(Coin.ZCDP, Decimal("0.000000000000000000000000000000000000001"))
+    back = accountant.less(paid, reached)
+    assert back == Loss(Coin.ZCDP, Decimal(1), Decimal("1e-50"))
+    assert accountant.settle(Balances(Balance(paid.amount, paid.delta), Balance(paid.amount, paid.delta)), back) == (
+        Balances(Balance(reached.amount), Balance(reached.amount))
+    )

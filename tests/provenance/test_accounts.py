@@ -110,6 +110,8 @@ REFUSED = [
     "UPDATE provenance.balance SET amount = 0",
     "INSERT INTO provenance.balance (scope, name) VALUES ('view', 'x')",
     "DELETE FROM provenance.charge",
+    "INSERT INTO provenance.charge (stage, question_of, amount) VALUES ('settle', 1, -1)",
+    "INSERT INTO provenance.charge_loss (charge, levels, level_of, groups) VALUES (1, '{0}', '', 1)",
     "DELETE FROM provenance.synopsis",
     "UPDATE provenance.deployment SET registry_version = 0",
     "UPDATE provenance.relation SET data_version = 100",
@@ -150,7 +152,10 @@ def test_an_administrator_administers(admin: Connection) -> None:
         "SELECT provenance.refresh('patient')",
     ):
         admin.execute(statement.encode())
-    for table in ("deployment", "analyst", "administrator", "relation", "attribute", "view", "charge", "synopsis"):
+    admin.execute("SELECT * FROM provenance.group_losses(1)")
+    for table in ("deployment", "analyst", "administrator", "relation", "attribute", "view"):
+        admin.execute(f"SELECT * FROM provenance.{table}".encode())
+    for table in ("charge", "charge_loss", "synopsis"):
         admin.execute(f"SELECT * FROM provenance.{table}".encode())
     for report in ("budget", "total", "history", "matrix"):
         admin.execute(f"SELECT * FROM provenance.{report}".encode())

@@ -67,3 +67,52 @@ def test_every_function_view_and_table_has_a_comment(shared: str) -> None:
             " AND obj_description(oid, 'pg_proc') IS NULL"
         ).fetchall()
     assert bare == []
+
+
+OLD_CHARGE = """
+SELECT provenance.create_analyst('alice', 'alice', 1);
+CREATE TABLE public.patient (id int);
+SELECT provenance.protect('patient');
+INSERT INTO provenance.charge (analyst, relation, relation_id, data_version, registry_version, fingerprint, question,
+                               mechanism, coin, amount, delta, epsilon, bill)
+SELECT 'alice', label, id, 1, 1, 'f', 'q', 'tslm', 'zcdp', amount, 1e-12, 0.1, '{"beta": 1}'
+FROM provenance.relation, unnest('{0.001,0.002}'::numeric[]) amount
+"""
+
+
+def test_charges_from_before_stages_stay_as_they_were(empty: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = migrations()
+    old = {name: text for name, text in files.items() if name < "0007"}
+    with monkeypatch.context() as past:
+        past.setattr(module, "migrations", lambda: old)
+        assert migrate(empty) == list(old)
+    reports = [
+        "SELECT id, at, analyst, relation, question, mechanism, epsilon, delta, coin, charged, data_version,"
+        " registry_version, bill FROM provenance.history ORDER BY id",
+        "SELECT analyst, relation, questions, spent, coin, charged, delta FROM provenance.matrix",
+        "SELECT * FROM provenance.budget",
+        "SELECT * FROM provenance.total",
+        "SELECT * FROM provenance.balance ORDER BY scope",
+    ]
+    with psycopg.connect(empty, autocommit=True) as conn:
+        conn.execute(OLD_CHARGE)
+        before = [conn.execute(report.encode()).fetchall() for report in reports]
+        assert migrate(empty) == [name for name in files if name not in old]
+        assert migrate(empty) == []
+        assert [conn.execute(report.encode()).fetchall() for report in reports] == before
+        assert len(before[0]) == 2
+        rows = conn.execute("SELECT stage, question_of FROM provenance.charge").fetchall()
+        assert rows == [("charge", None)] * 2
+        assert conn.execute("SELECT stages, settled FROM provenance.history").fetchall() == [(1, True)] * 2
+        refund = (
+            "INSERT INTO provenance.charge (analyst, relation, relation_id, data_version, registry_version,"
+            " fingerprint, question, mechanism, coin, amount, epsilon, stage, question_of)"
+            " SELECT analyst, relation, relation_id, data_version, registry_version, fingerprint, question, mechanism,"
+            " coin, -amount, 0, 'settle', id FROM provenance.charge LIMIT 1"
+        )
+        with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="first reservation"):
+            conn.execute(refund)
+        conn.execute(OLD_CHARGE.split(";")[3])  # a proxy of the older version goes on charging meanwhile
+        conn.execute("SET ROLE pgveil_admin")
+        assert conn.execute("SELECT count(*) FROM provenance.history").fetchone() == (4,)
+        assert conn.execute("SELECT count(*) FROM provenance.charge_loss").fetchone() == (0,)
