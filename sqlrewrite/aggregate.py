@@ -5,14 +5,14 @@ An aggregate is one or more measures (``avg`` is a sum and a count); equal measu
 
 from __future__ import annotations
 
-from decimal import Decimal
+from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Final
 
 from sqlglot import exp
 
 from sqlrewrite.allow import construct, refused
-from sqlrewrite.constant import FLOATS, INTEGERS, NUMBERS, base_type
+from sqlrewrite.constant import FLOATS, INTEGERS, NUMBERS, base_type, number_type, wider
 from sqlrewrite.errors import NotAnswered
 from sqlrewrite.expression import Reader, expression
 from sqlrewrite.interval import interval, squares
@@ -46,6 +46,7 @@ SPREADS: Final[dict[type[exp.Expr], Form]] = {
     exp.StddevPop: Form.STDDEV_POP,
 }
 MAX_MEASURES = 64
+_EXACT: Final = Context(prec=2000)
 
 
 class Measures:
@@ -109,12 +110,15 @@ def aggregate(node: exp.Expr, text: str, reader: Reader, measures: Measures) -> 
         case exp.Avg():
             argument = summed(call, reader)
             used = (measures.total(argument, kept), measures.values(argument, kept))
-            return AggregateValue(Form.AVG, used, mean_type(argument), text)
+            return AggregateValue(Form.AVG, used, mean_type(argument), text, middle(measures[used[0]]))
     form = SPREADS.get(type(call))
     if form is not None:
         argument = summed(call, reader)
-        used3 = (measures.squares(argument, kept), measures.total(argument, kept), measures.values(argument, kept))
-        return AggregateValue(form, used3, mean_type(argument), text)
+        total = measures.total(argument, kept)
+        centre = middle(measures[total])
+        squares = measures.squares(without(argument, centre, measures[total].unit), kept)
+        used3 = (squares, total, measures.values(argument, kept))
+        return AggregateValue(form, used3, mean_type(argument), text, centre)
     if isinstance(call, exp.WithinGroup):
         raise NotAnswered(
             "a percentile is not shown: its noise would have no bound",
@@ -180,6 +184,20 @@ def sum_type(argument: Expression) -> str:
 def mean_type(argument: Expression) -> str:
     """The type of avg(x), variance(x) and kin."""
     return "double precision" if base_type(argument.type_name) in FLOATS else "numeric"
+
+
+def middle(measure: Measure) -> int:
+    """The middle of what one row can add, as a lattice number."""
+    return sum(row_range(measure)) // 2
+
+
+def without(argument: Expression, centre: int, unit: Fraction) -> Expression:
+    """argument - centre; a spread is the same about any point, and its squares are smallest about the middle."""
+    if not centre:
+        return argument
+    text = f"{_EXACT.divide(Decimal((centre * unit).numerator), Decimal((centre * unit).denominator)):f}"
+    constant = Literal(text, number_type(text))
+    return Call("-", (argument, constant), wider(argument.type_name, constant.type_name))
 
 
 def nullable(argument: Expression, scope: Scope) -> bool:

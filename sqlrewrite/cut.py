@@ -7,7 +7,6 @@ no parser here: PostgreSQL computes it over released numbers.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,26 +14,17 @@ from itertools import combinations, islice, product
 from typing import Final, TypeAlias
 
 from sqlrewrite.blocks import Block, Tokens, closing, is_query, items
+from sqlrewrite.calls import AGGREGATES, bound_call, call_end, is_aggregate, no_aggregate
 from sqlrewrite.clauses import Clauses, Fragment
 from sqlrewrite.errors import NotAnswered, SyntaxNotRead, TooComplex, WouldShowRows
 from sqlrewrite.lex import Kind, Token
 from sqlrewrite.outputs import bare, outer_name, output
+from sqlrewrite.question import Bound
 
 MAX_SETS: Final = 64
 MAX_KEYS: Final = 64
 ASK_FOR_COUNTS: Final = "ask for counts: SELECT key, count(*) FROM table GROUP BY key"
 
-# Every aggregate that PostgreSQL brings: those that are not answered are refused by name.
-AGGREGATES: Final = frozenset(
-    re.findall(
-        r"\w+",
-        """count sum avg min max variance var_samp var_pop stddev stddev_samp stddev_pop percentile_cont percentile_disc
-        mode array_agg string_agg json_agg jsonb_agg json_object_agg jsonb_object_agg json_arrayagg json_objectagg
-        xmlagg json_agg_strict jsonb_agg_strict bool_and bool_or every bit_and bit_or bit_xor any_value corr covar_pop
-        covar_samp regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy
-        range_agg range_intersect_agg""",
-    )
-)
 _OPERATORS: Final = frozenset(("and", "or", "not", "is", "in", "like", "ilike", "between", "collate", "at", "similar"))
 
 
@@ -55,7 +45,15 @@ class GroupingSlot:
     keys: tuple[int, ...]
 
 
-Slot: TypeAlias = KeySlot | AggregateSlot | GroupingSlot
+@dataclass(frozen=True, slots=True)
+class BoundSlot:
+    """veil.low(aggregate) and kin: what is known of its noise."""
+
+    index: int
+    bound: Bound
+
+
+Slot: TypeAlias = KeySlot | AggregateSlot | GroupingSlot | BoundSlot
 Template: TypeAlias = tuple[str | Slot, ...]
 
 
@@ -150,8 +148,15 @@ class _Scissors:
             close = closing(these, at + 1)
             wanted = tuple(self.key(item) for item in items(these[at + 2 : close]))
             return close + 1, GroupingSlot(wanted)
+        bound = bound_call(these, at) if token.name == "veil" else None
+        if bound is not None and not below:
+            close = closing(these, at + 3)
+            inside = bare(these[at + 4 : close])
+            if not is_aggregate(inside):
+                raise no_aggregate(bound, token.start + 1)
+            return close + 1, BoundSlot(self.aggregate(inside), bound)
         if behind and token.word in AGGREGATES and not after_dot and not below:
-            stop = _call_end(these, at)
+            stop = call_end(these, at)
             if stop < len(these) and these[stop].word == "over":
                 return None  # a window function: what is inside it may be an aggregate
             return stop, AggregateSlot(self.aggregate(these[at:stop]))
@@ -319,7 +324,7 @@ def _natural_name(expression: Tokens, scissors: _Scissors) -> str | None:
     _, stop, slot = found[0]
     if isinstance(slot, KeySlot):
         return outer_name(expression[:stop])
-    return expression[0].word
+    return slot.bound.value if isinstance(slot, BoundSlot) else expression[0].word
 
 
 def _only_casts(these: Tokens) -> bool:
@@ -377,16 +382,3 @@ def _plain(item: Tokens, outputs: Sequence[tuple[Tokens, str | None]], scissors:
         named = [expression for expression, alias in outputs if alias == item[0].name]
         item = named[0] if named else item
     return (scissors.key(item),)
-
-
-# -- places -----------------------------------------------------------------------------------------------------------
-
-
-def _call_end(these: Tokens, at: int) -> int:
-    """Behind an aggregate call: its parentheses, WITHIN GROUP (...) and FILTER (...)."""
-    stop = closing(these, at + 1) + 1
-    if stop + 2 < len(these) and these[stop].word == "within" and these[stop + 1].word == "group":
-        stop = closing(these, stop + 2) + 1
-    if stop + 1 < len(these) and these[stop].word == "filter" and these[stop + 1].kind is Kind.OPEN:
-        stop = closing(these, stop + 1) + 1
-    return stop

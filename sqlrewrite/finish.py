@@ -10,8 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sqlrewrite.cut import AggregateSlot, Cut, GroupingSlot, KeySlot, Slot
-from sqlrewrite.question import Expression, Question
+from sqlrewrite.calls import bound_call, no_aggregate
+from sqlrewrite.constant import FLOATS
+from sqlrewrite.cut import AggregateSlot, BoundSlot, Cut, GroupingSlot, KeySlot, Slot
+from sqlrewrite.lex import tokens
+from sqlrewrite.question import Bound, Expression, Question
 
 _RELATION: Final = "__veil_{}"
 
@@ -24,11 +27,17 @@ class Released:
     cut: Cut
     places: Mapping[int, int]  # where each key of the text stands in the question's keys
     groupings: tuple[tuple[int, ...], ...]  # the GROUPING(...) calls, by key indices of the text
+    bounds: tuple[tuple[int, Bound], ...]  # the veil.low(...) calls and kin, by the index of their aggregate
 
     @property
     def types(self) -> tuple[str, ...]:
         keys = (type_of(key.expression) for key in self.question.keys)
-        return (*keys, *(column.type_name for column in self.question.columns), *("integer" for _ in self.groupings))
+        return (
+            *keys,
+            *(column.type_name for column in self.question.columns),
+            *("integer" for _ in self.groupings),
+            *(bound_type(self.question.columns[index].type_name) for index, _ in self.bounds),
+        )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -36,13 +45,21 @@ class Released:
             *(f"k{i}" for i in range(len(self.question.keys))),
             *(f"a{i}" for i in range(len(self.question.columns))),
             *(f"g{i}" for i in range(len(self.groupings))),
+            *(f"b{i}" for i in range(len(self.bounds))),
         )
 
 
 def released(question: Question, cut: Cut, places: Mapping[int, int]) -> Released:
     """What the released relation of a question has to hold."""
-    calls = (slot.keys for slot in (*cut.head, *cut.rest) if isinstance(slot, GroupingSlot))
-    return Released(question, cut, places, tuple(dict.fromkeys(calls)))
+    slots = (*cut.head, *cut.rest)
+    calls = (slot.keys for slot in slots if isinstance(slot, GroupingSlot))
+    bounds = ((slot.index, slot.bound) for slot in slots if isinstance(slot, BoundSlot))
+    return Released(question, cut, places, tuple(dict.fromkeys(calls)), tuple(dict.fromkeys(bounds)))
+
+
+def bound_type(type_name: str) -> str:
+    """The type of veil.low(x) and kin for an aggregate of this type, as the shadow's functions have it."""
+    return "double precision" if type_name in FLOATS else "numeric"
 
 
 def finish(text: str, parts: Sequence[Released], parameters: int) -> str:
@@ -54,7 +71,13 @@ def finish(text: str, parts: Sequence[Released], parameters: int) -> str:
         first = number + sum(len(p.types) for p in parts[:index]) + 1
         pieces += [text[at : block.start], _select(part, _RELATION.format(index), first)]
         at = block.stop
-    return "".join([*pieces, text[at:]])
+    finished = "".join([*pieces, text[at:]])
+    these = tokens(finished) if "veil" in text.lower() else ()
+    for place in range(len(these)):
+        bound = bound_call(these, place)
+        if bound is not None:  # on a number of an outer SELECT: its noise is not known there
+            raise no_aggregate(bound, None)
+    return finished
 
 
 def _select(part: Released, name: str, first: int) -> str:
@@ -78,6 +101,8 @@ def _piece(piece: str | Slot, part: Released, name: str) -> str:
             return f"{name}.a{index}"
         case GroupingSlot(keys):
             return f"{name}.g{part.groupings.index(keys)}"
+        case BoundSlot(index, bound):
+            return f"{name}.b{part.bounds.index((index, bound))}"
 
 
 def array_text(values: Sequence[str | None]) -> str:

@@ -159,15 +159,16 @@ def row_bound(terms: Sequence[tuple[int, int]], measures: Measures) -> int:
     *Guarantee*: no row within the declared bounds moves it further. A row adds to some of the measures, by their
     filters; the worst case is taken over all sets that are not ruled out because one filter implies another.
     """
-    events = [_event(measures[place], measures) for place, _ in terms]
+    events = [(_event(measures[place], measures), measures[place].kind is MeasureKind.UNITS) for place, _ in terms]
     distinct = list(dict.fromkeys(events))
     if len(distinct) > MAX_EVENTS:
         return sum(abs(factor) * max(map(abs, row_range(measures[place]))) for place, factor in terms)
-    closures = [_closure(event) for event in distinct]
+    closures = [_closure(event) for event, _ in distinct]
     worst = 0
     for present in product((False, True), repeat=len(distinct)):
+        # A row may be its unit's first for a narrow filter and not for a wide one: units are never implied.
         if any(
-            here and not there and distinct[other] <= closures[one]
+            here and not there and not distinct[other][1] and distinct[other][0] <= closures[one]
             for one, here in enumerate(present)
             for other, there in enumerate(present)
         ):

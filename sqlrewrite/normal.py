@@ -121,7 +121,8 @@ def fingerprint(question: Question) -> Fingerprint:
     keys = [_key(key, question.sources) for key in question.keys]
     key_order = tuple(sorted(range(len(keys)), key=lambda place: (_dump(keys[place]), place)))
     places = {old: new for new, old in enumerate(key_order)}
-    shown = {measure for column in question.columns for measure in column.measures}
+    wanted = {terms for column in question.columns for terms in column.wanted}
+    shown = [place for place, statistic in enumerate(question.statistics) if statistic.terms in wanted]
     unit = question.unit
     content = {
         "sources": [_source(source) for source in question.sources],
@@ -136,7 +137,7 @@ def fingerprint(question: Question) -> Fingerprint:
         "measures": [measure_form(measure) for measure in question.measures],
         "statistics": [_statistic(statistic) for statistic in question.statistics],
         "having": None if question.having is None else _condition(normal_condition(question.having), places),
-        "shown": sorted(shown),
+        "shown": shown,
     }
     return Fingerprint(hashlib.sha256(_dump(content).encode()).hexdigest(), key_order)
 

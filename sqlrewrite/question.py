@@ -11,7 +11,7 @@ frozen, hashable and in a normal form, so that equal questions are equal values 
     ├── measures     sums over rows that the protected database computes, side by side, in one scan
     ├── statistics   integer combinations of measures: what gets noise
     ├── having       Condition[Atom]: statistics against thresholds
-    └── columns      the aggregates that the analyst wrote, as formulas over released measures
+    └── columns      the aggregates that the analyst wrote, as formulas over released statistics
 """
 
 from __future__ import annotations
@@ -257,14 +257,39 @@ class Form(Enum):
     STDDEV_POP = "stddev_pop"
 
 
+class Bound(Enum):
+    """What is told of an aggregate's noise: ``veil.low(agg)`` and kin."""
+
+    LOW = "low"
+    HIGH = "high"
+    STDDEV = "stddev"
+
+
 @dataclass(frozen=True, slots=True)
 class AggregateValue:
-    """An aggregate that the analyst wrote outside HAVING: a formula over released measures, and its SQL type."""
+    """An aggregate that the analyst wrote outside HAVING: a formula over released measures, and its SQL type.
+
+    The sum of an average or a spread is released without ``centre`` (a lattice number, the middle of the declared
+    bounds) for each value, which halves how far one row moves it; ``plain``: as it is. Squares are of what is left
+    without the centre.
+    """
 
     form: Form
     measures: tuple[int, ...]
     type_name: str
     text: str
+    centre: int = 0
+    plain: bool = False
+
+    @property
+    def wanted(self) -> tuple[tuple[tuple[int, int], ...], ...]:
+        """The terms of the statistics that it is computed from, in the order of ``measures``."""
+        if self.form in (Form.COUNT, Form.SUM):
+            return tuple(((place, 1),) for place in self.measures)
+        *squares, total, count = self.measures
+        as_it_is = self.plain or not self.centre
+        summed = ((total, 1),) if as_it_is else tuple(sorted(((total, 1), (count, -self.centre))))
+        return (*(((place, 1),) for place in squares), summed, ((count, 1),))
 
 
 @dataclass(frozen=True, slots=True)

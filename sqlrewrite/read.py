@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from mechanisms.condition import And, Condition, Leaf, Or, atoms
 from sqlrewrite.account import account
-from sqlrewrite.aggregate import Measures, aggregate, row_bound
+from sqlrewrite.aggregate import Measures, aggregate
 from sqlrewrite.allow import allow
 from sqlrewrite.catalog import Catalog, Kind
 from sqlrewrite.clauses import Clauses, Fragment
@@ -22,6 +22,7 @@ from sqlrewrite.constant import FLOATS, base_type
 from sqlrewrite.decompose import Decision, decompose
 from sqlrewrite.errors import NotAnswered
 from sqlrewrite.expression import Reader, expression
+from sqlrewrite.linear import row_bound
 from sqlrewrite.normal import measure_form, normalise, order_of, simplest
 from sqlrewrite.parse import Form, parse, placed
 from sqlrewrite.predicate import condition
@@ -42,6 +43,8 @@ from sqlrewrite.question import (
     Statistic,
     Unit,
 )
+from sqlrewrite.question import Form as Formula
+from sqlrewrite.sensitivity import rows_of
 from sqlrewrite.source import Parameters, Resolve, Scope, root, source, unit
 from sqlrewrite.walk import columns
 
@@ -75,7 +78,8 @@ def read(
         decision = _having(clauses.having, clauses.sets, scope, measures, keys, support)
     if decision.where is not None:
         where = decision.where if where is None else normalise(AllOf((where, decision.where)))
-    single = [Statistic(((place, 1),), row_bound(measures[place])) for column in shown for place in column.measures]
+    shown = _centred(shown, scope, bounded, measures)
+    single = [Statistic(terms, row_bound(terms, measures)) for column in shown for terms in column.wanted]
     question = Question(
         scope.sources,
         bounded,
@@ -124,6 +128,23 @@ def _aggregate(fragment: Fragment, scope: Scope, measures: Measures) -> Aggregat
         return aggregate(node, fragment.text, reader, measures)
 
     return _fragment(fragment, Form.EXPRESSION, scope, build)
+
+
+def _centred(
+    shown: Sequence[AggregateValue], scope: Scope, bounded: Unit, measures: Measures
+) -> tuple[AggregateValue, ...]:
+    """An average or a spread beside the sum itself is computed from that sum, which is paid for anyway.
+
+    So is one whose sum and count bound a person's rows apart: taken together they would move further, not less.
+    """
+    summed = {column.measures[0] for column in shown if column.form is Formula.SUM}
+
+    def plain(column: AggregateValue) -> bool:
+        *_, total, count = column.measures
+        apart = rows_of(scope.sources, measures[total]) != rows_of(scope.sources, measures[count])
+        return total in summed or (bounded.column is not None and apart)
+
+    return tuple(replace(column, plain=plain(column)) if column.centre else column for column in shown)
 
 
 def _having(
@@ -186,7 +207,7 @@ def _open(found: Expression, scope: Scope) -> bool:
 def _in_order(question: Question) -> Question:
     """The measures that are used, and the statistics, in an order that does not depend on the order of the text."""
     decided = set() if question.having is None else {atom.statistic for atom in atoms(question.having)}
-    shown = {((place, 1),) for column in question.columns for place in column.measures}
+    shown = {terms for column in question.columns for terms in column.wanted}
     kept = [old for old, s in enumerate(question.statistics) if old in decided or s.terms in shown]
     used = {place for old in kept for place, _ in question.statistics[old].terms}
     order = sorted(used, key=lambda place: order_of(measure_form(question.measures[place])))

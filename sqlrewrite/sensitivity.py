@@ -93,12 +93,12 @@ def lattice_bounds(measure: Measure) -> tuple[int, int]:
     )
 
 
-def rows_of(question: Question, measure: Measure) -> Hashable:
+def rows_of(sources: tuple[Source, ...], measure: Measure) -> Hashable:
     """What decides which rows enter a measure: its filter, and its argument where that can be NULL.
 
     A person's rows beyond ``max_rows`` are scaled down per such class, so measures of one class keep their ratio.
     """
-    nullable = measure.argument is not None and can_be_null(question.sources, measure.argument)
+    nullable = measure.argument is not None and can_be_null(sources, measure.argument)
     squares = measure.kind is MeasureKind.SQUARES  # beyond all bounds it is NULL where its argument is not
     return measure.filter, measure.argument if nullable else None, squares
 
@@ -135,7 +135,7 @@ def _statistic(question: Question, statistic: Statistic) -> int:
             ends = [0, coefficient]
             classes.add("units")
         else:
-            classes.add(rows_of(question, measure))
+            classes.add(rows_of(question.sources, measure))
         if measure.kind in (MeasureKind.TOTAL, MeasureKind.SQUARES):
             rounded += abs(coefficient)
         low, high = low + min(*ends, 0), high + max(*ends, 0)

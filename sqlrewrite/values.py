@@ -14,18 +14,18 @@ from numpy.typing import NDArray
 from mechanisms.values import Noisy
 from sqlrewrite.question import AggregateValue, Form, Question
 
-_WIDE: Final = Context(prec=100, rounding=ROUND_HALF_UP)
+WIDE: Final = Context(prec=100, rounding=ROUND_HALF_UP)
 _ZERO: Final = Decimal(0)
 _FLOATS: Final = frozenset(("double precision", "real"))
 _INTEGERS: Final = frozenset(("bigint", "integer", "smallint"))
 
 
-def statistic_of(question: Question, measure: int) -> int:
-    """Which statistic is the measure by itself; every shown measure is one."""
+def statistic_of(question: Question, terms: tuple[tuple[int, int], ...]) -> int:
+    """Which statistic has these terms; whatever a shown aggregate is computed from is one."""
     for index, statistic in enumerate(question.statistics):
-        if statistic.terms == ((measure, 1),):
+        if statistic.terms == terms:
             return index
-    raise ValueError(f"measure {measure} is not released by itself")
+    raise ValueError(f"{terms} is not released")
 
 
 def column_texts(
@@ -34,21 +34,30 @@ def column_texts(
     """One column of the answer over the kept cells; ``clip`` shows no negative count, sum of non-negatives or
     variance.
     """
-    rows = [noisy.row(statistic_of(question, measure))[kept] for measure in column.measures]
+    rows = [noisy.row(statistic_of(question, terms))[kept] for terms in column.wanted]
     units = [question.measures[measure].unit for measure in column.measures]
     floor = clip and question.measures[column.measures[0]].lower >= 0
     if column.form is Form.COUNT:
         return [str(max(0, int(n)) if floor else int(n)) for n in rows[0]]
-    with localcontext(_WIDE):
+    with localcontext(WIDE):
         return [
-            _text(_value(column.form, cell, units, floor), column.type_name)
+            text(_value(column, cell, units, floor), column.type_name)
             for cell in zip(*(row.tolist() for row in rows), strict=True)
         ]
 
 
-def _value(form: Form, cell: Sequence[int], units: Sequence[Fraction], floor: bool) -> Decimal | None:
+def _value(column: AggregateValue, cell: Sequence[int], units: Sequence[Fraction], floor: bool) -> Decimal | None:
     """An aggregate with as many decimals as PostgreSQL shows of it."""
-    numbers = [_decimal(value * unit, unit) for value, unit in zip(cell, units, strict=True)]
+    form = column.form
+    if form not in (Form.COUNT, Form.SUM):
+        *squared, released, n = cell
+        # An average is of the sum as it is, a spread of the sum about the centre, whichever was released.
+        if form is Form.AVG:
+            released += 0 if column.plain else column.centre * n
+        else:
+            released -= column.centre * n if column.plain else 0
+        cell = (*squared, released, n)
+    numbers = [decimal(value * unit, unit) for value, unit in zip(cell, units, strict=True)]
     if form is Form.SUM:
         return max(_ZERO.quantize(numbers[0]), numbers[0]) if floor else numbers[0]
     if form is Form.AVG:
@@ -67,7 +76,7 @@ def _value(form: Form, cell: Sequence[int], units: Sequence[Fraction], floor: bo
     return variance.sqrt().quantize(variance)
 
 
-def _decimal(value: Fraction, unit: Fraction) -> Decimal:
+def decimal(value: Fraction, unit: Fraction) -> Decimal:
     """A multiple of the unit, with the decimals of the unit."""
     exact = Decimal(value.numerator) / Decimal(value.denominator)
     return exact.quantize(Decimal(1).scaleb(-_decimals(unit.denominator)))
@@ -101,7 +110,8 @@ def _exponent(value: Decimal) -> int:
     return exponent
 
 
-def _text(value: Decimal | None, type_name: str) -> str | None:
+def text(value: Decimal | None, type_name: str) -> str | None:
+    """How PostgreSQL writes a value of a numeric type."""
     if value is None:
         return None
     if type_name in _FLOATS:

@@ -108,7 +108,7 @@ def test_noise_cannot_make_a_variance_negative() -> None:
 
 def test_a_measure_that_is_not_released_by_itself_is_an_error() -> None:
     with pytest.raises(ValueError, match="not released"):
-        statistic_of(Question((), Unit(), None, (), ((),), (Measure(MeasureKind.ROWS),), (), None, ()), 0)
+        statistic_of(Question((), Unit(), None, (), ((),), (Measure(MeasureKind.ROWS),), (), None, ()), ((0, 1),))
 
 
 def test_huge_numbers_are_written_in_full(shop: Shop) -> None:

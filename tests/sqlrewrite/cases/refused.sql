@@ -159,3 +159,10 @@
 0A000 SELECT count(*) FROM patient_data WHERE to_char(seen, 'YYYY') = '2025';
 0A000 SELECT count(*) FROM patient_data WHERE query_to_xml('select 1', true, true, '') IS NULL;
 42601 SELECT disease FROM patient_data GROUP BY ALL;
+0A000 SELECT veil.low(age), count(*) FROM patient_data GROUP BY age;
+0A000 SELECT veil.high(count(*) * 2) FROM patient_data;
+0A000 SELECT veil.stddev(n) FROM (SELECT count(*) AS n FROM patient_data) t;
+0A000 SELECT disease FROM patient_data GROUP BY disease HAVING veil.low(count(*)) > 50;
+0A000 SELECT veil.low(3);
+42883 SELECT veil.low(min(disease)) FROM patient_data;
+42883 SELECT veil.middle(count(*)) FROM patient_data;
