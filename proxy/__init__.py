@@ -14,7 +14,9 @@ The route of one question, in the order of the files::
     conversation    the shadow parses and describes it, resolves its names, tells the session's ``veil.`` settings
     wishes          those settings, checked
     plan            the questions in it, read and priced; nothing here has seen data
+    decided         a HAVING in numbers, with the mechanism that will decide it
     answer          THE LINE: plan -> charge -> measure -> release -> decide -> finish; ``bill`` tells what it cost
+    staging         a decision in stages: each reserves before it looks, and at the end what was reached is settled
     explain         EXPLAIN instead: the plan itself, for nothing
     backend         the one look at the data, for a receipt
     conversation    the released numbers go to the shadow as arrays behind the analyst's own portal
@@ -30,9 +32,9 @@ A worked example, after ``make demo``::
 
     $ PGPASSWORD=carol psql -h 127.0.0.1 -p 6543 -U carol demo
     demo=> SELECT disease FROM patient_data GROUP BY disease HAVING count(*) > 2500;
-    NOTICE:  veil: tslm spent epsilon 0.04559; epsilon 9.744395 left
-    DETAIL:  {"question": "SELECT disease ...", "mechanism": "tslm", "epsilon": 0.0455906, "charged": "0.0010392514",
-              "beta": 0.05, "groups": 40, "returned": 9, "atoms": [{"threshold": 2501, "uncertain": 0}], ...}
+    NOTICE:  veil: cert spent epsilon 0.09; epsilon 9.91 left
+    DETAIL:  {"question": "SELECT disease ...", "mechanism": "cert", "epsilon": 0.09, "charged": "0.00014",
+              "beta": 0.05, "alpha": 0.1, "groups": 40, "returned": 9, "expected_false": 1.4, ...}
         disease
     ---------------
      asthma
@@ -45,10 +47,10 @@ A worked example, after ``make demo``::
     HINT:  ask for counts: SELECT key, count(*) FROM table GROUP BY key
 
 What happened: ``route`` found a protected name; the shadow parsed the statement (so a typing mistake is an error of
-PostgreSQL's own, and free); ``answer`` priced it at rho 0.00104, had it charged, and only then counted; each of the 40
-public diseases got its noise, and a group that truly qualifies was dropped with probability 0.05 at most. (The limit
-went down by more than 0.046 because rho is turned into epsilon at a delta: the first question is the dearest.) The same
-question again is answered from what was stored, and costs nothing.
+PostgreSQL's own, and free); ``answer`` reserved what the first stages may cost, and only then counted; each of the 40
+public diseases got its noise, which was refined until the decision could be certified, and what was reserved beyond
+that came back. A group that truly qualifies was dropped with probability 0.05 at most, and at most a tenth of the
+others is expected in the answer. The same question again is answered from what was stored, and costs nothing.
 
 Where to look first: ``answer.py``, which is the whole product in one page; then ``session.py`` and ``link.py`` for how
 messages flow; then ``tests/system/test_first_question.py``, which is this example as a test.

@@ -9,34 +9,36 @@ which the shadow does.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from fractions import Fraction
 from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.condition import And, Condition, Leaf, Or
-from mechanisms.release import release, release_found
-from mechanisms.threshold import Share, decide
-from mechanisms.values import Exact, Lattice, Noisy
+from mechanisms.course import Course
+from mechanisms.release import Staged, release, release_found
+from mechanisms.threshold import decide as beyond
+from mechanisms.values import Exact, Noisy
 from provenance.errors import StaleCatalog
-from provenance.model import Charge, Receipt
-from provenance.synopses import Sameness
+from provenance.model import Charge, PredicateLoss, Receipt, Remaining
+from provenance.synopses import Sameness, Stored
 from proxy.backend import Reader
-from proxy.bill import Groups, bill, sentence
+from proxy.bill import Groups, bill, promised, sentence
 from proxy.conversation import Conversation, Reading
 from proxy.plan import Plan, StatementPlan, plan
 from proxy.runtime import House, Runtime
+from proxy.staging import Paid, decide, reserved, settle
 from proxy.wishes import Wishes
+from sqlrewrite.bounds import Told, bound_texts
 from sqlrewrite.catalog import Key
 from sqlrewrite.cells import found, key_text
 from sqlrewrite.finish import Released, array_text
 from sqlrewrite.generate import generate
-from sqlrewrite.question import Atom, KeyThreshold
+from sqlrewrite.problem import thresholds
+from sqlrewrite.question import Atom
 from sqlrewrite.values import column_texts
 
 _RETRIES = 10  # registry changes that one question outlives
@@ -82,51 +84,84 @@ async def _answer(
     # By what makes questions the same: one that stands twice in a statement is paid once.
     owed = {
         sameness(asker, each): each
-        for each, noisy in zip(planned.plans, known, strict=True)
-        if noisy is None and not each.free
+        for each, stored in zip(planned.plans, known, strict=True)
+        if stored is None and not each.free
     }
-    fresh: dict[Sameness, tuple[Receipt, Noisy]] = {}
+    fresh: dict[Sameness, tuple[Paid, Stored]] = {}
+    remaining: Remaining | None = None
     if owed:
+        courses = [each.staged.course(each.loss) if each.staged is not None else None for each in owed.values()]
+        charges = [
+            _charge(asker, house, each, course, text) for each, course in zip(owed.values(), courses, strict=True)
+        ]
         async with runtime.backend.reader() as reader:  # there before the till: what cannot be read costs nothing
-            receipts = await runtime.ledger.charge_all([_charge(asker, house, each, text) for each in owed.values()])
-            for (same, each), receipt in zip(owed.items(), receipts, strict=True):
-                released = await _measure(reader, receipt, each, house.seed, reading)
-                fresh[same] = receipt, await runtime.synopses.keep(same, released, receipt)
-        remaining = receipts[-1].remaining
-    else:
-        remaining = await runtime.ledger.remaining(asker.name)
+            receipts = await runtime.ledger.charge_all(charges)
+            for (same, each), course, receipt in zip(owed.items(), courses, receipts, strict=True):
+                if course is None:
+                    paid, stored = Paid.at_once(receipt), Stored(await _measure(reader, receipt, each, house, reading))
+                else:
+                    paid, stored = await _decide(runtime, reader, receipt, each, course, house, reading)
+                fresh[same] = paid, await runtime.synopses.keep(same, stored, receipt)
+                remaining = paid.remaining
+    remaining = remaining or await runtime.ledger.remaining(asker.name)
     arrays: list[str] = []
     notices: list[tuple[str, str]] = []
     billed: set[Sameness] = set()
     for each, part, before in zip(planned.plans, planned.parts, known, strict=True):
         same = sameness(asker, each)
-        receipt_, noisy = fresh.get(same, (None, before)) if not each.free else (None, None)
-        receipt_ = receipt_ if same not in billed else None
+        paid_, stored_ = fresh.get(same, (None, before)) if not each.free else (None, None)
+        paid_ = paid_ if same not in billed else None
         billed.add(same)
-        groups = _groups(each, noisy)
-        kept = _kept(each, groups)
+        groups = _groups(each, None if stored_ is None else stored_.noisy)
+        kept = stored_.kept if stored_ is not None and stored_.kept is not None else _kept(each, groups)
         clip = not wishes.raw and planned.top is each.cut.block
-        arrays += _columns(each, part, groups, kept, clip)
-        entry = bill(each, groups, kept, receipt_, remaining, text)
+        arrays += _columns(each, part, groups, kept, clip, wishes.accuracy.confidence)
+        entry = bill(each, groups, kept, paid_, {} if stored_ is None else stored_.facts, remaining, text)
         notices.append((sentence(entry), entry.json()))
     return Answered(tuple(arrays), tuple(notices))
 
 
-async def _measure(reader: Reader, receipt: Receipt, each: Plan, seed: int, reading: Reading) -> Noisy:
-    """One look at the data, and noise on everything that it showed."""
-    query, domain = generate(each.question, seed), each.cells
+async def _measure(reader: Reader, receipt: Receipt, each: Plan, house: House, reading: Reading) -> Noisy:
+    """One look at the data, and noise on everything that it showed, at a fixed price."""
+    query, domain = generate(each.question, house.seed), each.cells
+    shares = [share for share in each.shares if share is not None]
     if domain is not None:
         exact = await reader.measure(receipt, query, lambda rows: Exact(domain.fill(rows)), reading.carried)
-        return release(exact.combine(each.weights), each.shares)
+        return release(exact.combine(each.weights), shares)
     presence, counted = each.presence, query.presence
     assert presence is not None and counted is not None
     groups = await reader.measure(receipt, query, lambda rows: found(each.question, counted, rows), reading.carried)
     statistics = groups.measures.combine(each.weights)
-    passed, noisy = release_found(statistics, groups.units, each.shares, presence.share, presence.threshold)
+    passed, noisy = release_found(statistics, groups.units, shares, presence.share, presence.threshold)
     named = groups.named(passed)
     # Sorted, so that the order in which PostgreSQL found them is not told.
     order = sorted(range(len(named)), key=lambda at: [(text is None, text or "") for text in named[at]])
     return Noisy(noisy.values[:, order], tuple(named[at] for at in order))
+
+
+async def _decide(
+    runtime: Runtime, reader: Reader, receipt: Receipt, each: Plan, course: Course, house: House, reading: Reading
+) -> tuple[Paid, Stored]:
+    """One look at the data, a decision in stages, and the numbers of the groups that it keeps."""
+    domain, planned = each.cells, each.staged
+    assert domain is not None and planned is not None
+    query = generate(each.question, house.seed)
+    exact = await reader.measure(receipt, query, lambda rows: Exact(domain.fill(rows)), reading.carried)
+    statistics = exact.combine(each.weights)
+    staged, delta = Staged(statistics, planned.problem), each.conversion_delta
+    decision, receipt = await decide(runtime.ledger, receipt, course, staged, each.loss, planned.most, delta)
+    kept = np.flatnonzero(decision.kept).astype(np.int64)
+    shown = np.array([place for place, share in enumerate(each.shares) if share is not None], dtype=np.int64)
+    values = np.zeros((len(each.shares), domain.size), dtype=np.int64)
+    if shown.size:
+        chosen = statistics.combine(np.eye(len(each.shares), dtype=np.int64)[shown])
+        numbers = release(chosen, [share for share in each.shares if share is not None])
+        # The numbers of groups that are not kept are drawn and thrown away: nobody has seen them.
+        values[np.ix_(shown, kept)] = numbers.values[:, kept]
+    each_group = each.loss.amount / each.contribution.cells
+    facts = promised(decision)
+    paid = await settle(runtime.ledger, receipt, staged, each.loss, decision, facts, each_group, delta)
+    return paid, Stored(Noisy(values), kept, facts)
 
 
 def _groups(each: Plan, noisy: Noisy | None) -> Groups:
@@ -146,15 +181,19 @@ def _groups(each: Plan, noisy: Noisy | None) -> Groups:
 
 
 def sameness(asker: Asker, each: Plan) -> Sameness:
-    """What an answer is stored under: the question, the data, and the noise."""
-    shares = (*each.shares, *((each.presence.share,) if each.presence is not None else ()))
-    way = "/".join(f"{share.noise}+{share.shift}" for share in shares)
+    """What an answer is stored under: the question, the data, the noise, and how far a decision leans."""
+    ways = [f"{share.noise}{share.grid}+{0 if share.beta is None else share.shift}" for share in each.paid]
+    way = "/".join([each.staged.way, *ways] if each.staged is not None else ways)
     relation = each.question.relation
     return Sameness(asker.name, relation.id, relation.data_version, each.digest, way)
 
 
-def _charge(asker: Asker, house: House, each: Plan, text: str) -> Charge:
+def _charge(asker: Asker, house: House, each: Plan, course: Course | None, text: str) -> Charge:
     same = sameness(asker, each)
+    fixed = course is None or each.staged is None
+    groups = None
+    if fixed and each.cells is not None:
+        groups = PredicateLoss.uniform(each.loss.amount / each.contribution.cells, each.cells.size)
     return Charge(
         analyst=asker.name,
         relation_id=same.relation_id,
@@ -163,8 +202,10 @@ def _charge(asker: Asker, house: House, each: Plan, text: str) -> Charge:
         fingerprint=same.fingerprint,
         question=text,
         mechanism=each.mechanism,
-        loss=each.loss,
-        epsilon=each.epsilon,
+        loss=each.loss if course is None or each.staged is None else reserved(course, each.loss, each.staged.most),
+        epsilon=each.epsilon if fixed else None,
+        staged=not fixed,
+        groups=groups,
     )
 
 
@@ -183,35 +224,13 @@ def _kept(each: Plan, groups: Groups) -> NDArray[np.int64]:
 def _holds(condition: Condition[Atom], each: Plan, groups: Groups) -> NDArray[np.bool_]:
     match condition:
         case Leaf(atom):
-            share: Share = each.shares[atom.statistic]
-            return decide(groups.noisy.row(atom.statistic), atom.direction, _threshold(atom, groups), share)
+            share = each.shares[atom.statistic]
+            assert share is not None
+            return beyond(groups.noisy.row(atom.statistic), atom.direction, thresholds(atom, groups.keys), share)
         case And(parts):
             return reduce(np.logical_and, (_holds(part, each, groups) for part in parts))
         case Or(parts):
             return reduce(np.logical_or, (_holds(part, each, groups) for part in parts))
-
-
-def _threshold(atom: Atom, groups: Groups) -> int | Lattice:
-    """An atom's threshold: one number, or a public number of each group (a NULL there keeps no group, as in SQL)."""
-    wanted = atom.threshold
-    if not isinstance(wanted, KeyThreshold):
-        return wanted
-    numbers = groups.keys[wanted.key]
-    return np.array([_on_lattice(number, wanted, atom.direction) for number in numbers], dtype=np.int64)
-
-
-def _on_lattice(number: Key, wanted: KeyThreshold, direction: int) -> int:
-    """The nearest whole lattice number on the qualifying side."""
-    if number is None:
-        return direction * 2**62
-    told = Decimal(str(number))
-    if not told.is_finite():  # NaN sorts above every number
-        above = -1 if told.is_infinite() and told < 0 else 1
-        return (above if wanted.factor > 0 else -above) * 2**62
-    exact = Fraction(told) * wanted.factor
-    whole = math.ceil(exact) if direction > 0 else math.floor(exact)
-    limit = whole + direction if wanted.strict and whole == exact else whole
-    return max(-(2**62), min(2**62, limit))
 
 
 def _masks(each: Plan, part: Released, call: tuple[int, ...], sets: NDArray[np.int64]) -> list[str]:
@@ -223,11 +242,14 @@ def _masks(each: Plan, part: Released, call: tuple[int, ...], sets: NDArray[np.i
     return [str(masks[index]) for index in sets.tolist()]
 
 
-def _columns(each: Plan, part: Released, groups: Groups, kept: NDArray[np.int64], clip: bool) -> Sequence[str]:
+def _columns(
+    each: Plan, part: Released, groups: Groups, kept: NDArray[np.int64], clip: bool, confidence: Decimal
+) -> Sequence[str]:
     chosen = kept.tolist()
+    columns = each.question.columns
     keys = [array_text([key_text(column[at]) for at in chosen]) for column in groups.keys]
-    values = [
-        array_text(column_texts(each.question, column, groups.noisy, kept, clip)) for column in each.question.columns
-    ]
+    values = [array_text(column_texts(each.question, column, groups.noisy, kept, clip)) for column in columns]
     masks = [array_text(_masks(each, part, call, groups.sets[kept])) for call in part.groupings]
-    return [*keys, *values, *masks]
+    told = Told(each.question, groups.noisy, None if each.free else each.shares, kept, confidence, clip)
+    bounds = [array_text(bound_texts(told, columns[index], bound)) for index, bound in part.bounds]
+    return [*keys, *values, *masks, *bounds]

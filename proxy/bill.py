@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_DOWN
 from typing import Any
@@ -12,11 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.condition import atoms
-from mechanisms.threshold import uncertain
+from mechanisms.decision import Decision
+from mechanisms.threshold import Share, uncertain
 from mechanisms.values import Noisy
 from provenance.accountant import shown
-from provenance.model import Receipt, Remaining
+from provenance.model import Remaining
 from proxy.plan import Plan
+from proxy.staging import Paid
 from sqlrewrite.catalog import Key
 from sqlrewrite.question import Atom, KeyThreshold, Question
 
@@ -44,33 +46,69 @@ class Bill:
         return json.dumps(self.fields)
 
 
+def promised(decision: Decision) -> dict[str, Any]:
+    """What a staged decision tells of itself; stored with it, for the bill of the same question asked again."""
+    return {
+        "alpha": None if decision.alpha is None else float(decision.alpha),
+        "expected_false": None if decision.expected_false is None else round(decision.expected_false, 3),
+        "uncertain": list(decision.uncertain),
+        "betas": [float(beta) for beta in decision.betas],
+    }
+
+
 def bill(
-    each: Plan, groups: Groups, kept: NDArray[np.int64], receipt: Receipt | None, remaining: Remaining, text: str
+    each: Plan,
+    groups: Groups,
+    kept: NDArray[np.int64],
+    paid: Paid | None,
+    facts: Mapping[str, Any],
+    remaining: Remaining,
+    text: str,
 ) -> Bill:
-    paid = receipt is not None
-    decided = list(atoms(each.question.having)) if each.question.having is not None else []
+    """The account of one question; ``facts`` is what its decision promised."""
     return Bill(
         {
             "question": text,
             "mechanism": each.mechanism,
-            "epsilon": float(each.epsilon) if paid else 0,
-            "delta": float(each.loss.delta) if paid else 0,
+            "epsilon": float(paid.epsilon) if paid is not None else 0,
+            "delta": float(paid.loss.delta) if paid is not None else 0,
             "coin": each.loss.coin.value,
-            "charged": f"{each.loss.amount.normalize():f}" if paid else "0",
-            "beta": float(each.beta) if decided else None,
-            "alpha": None,  # tslm bounds misses only
+            "charged": f"{paid.loss.amount.normalize():f}" if paid is not None else "0",
+            "beta": float(each.beta) if each.question.having is not None else None,
+            "alpha": facts.get("alpha"),  # None: tslm and kin bound misses only
             "groups": groups.size,
             "domain": "public" if each.presence is None else f"unknown: named from {each.presence.threshold} units on",
             "returned": len(kept),
-            "expected_false": None,
-            "atoms": [_atom(each, atom, groups.noisy, paid) for atom in dict.fromkeys(decided)],
+            "expected_false": facts.get("expected_false"),
+            "atoms": _atoms(each, groups.noisy, paid, facts),
             "statistics": [
-                {"epsilon": float(share.epsilon) if paid else 0, "margin": share.shift} for share in each.shares
+                None if share is None else _statistic(each, share, paid is not None) for share in each.shares
             ],
-            "reused": not paid,
+            "reused": paid is None,
             "remaining_epsilon": float(shown(remaining.epsilon, ROUND_DOWN)),
         }
     )
+
+
+def _atoms(each: Plan, noisy: Noisy, paid: Paid | None, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+    if each.staged is None:
+        having = each.question.having
+        return [] if having is None else [_atom(each, a, noisy, paid is not None) for a in dict.fromkeys(atoms(having))]
+    # A staged decision pays for its tests together: each is told the whole.
+    epsilon = float(paid.epsilon) if paid is not None else 0
+    told = zip(each.staged.atoms, facts.get("betas", ()), facts.get("uncertain", ()), strict=False)
+    return [
+        {**_named(each, atom), "epsilon": epsilon, "beta": beta, "uncertain": uncertain_}
+        for atom, beta, uncertain_ in told
+    ]
+
+
+def _named(each: Plan, atom: Atom) -> dict[str, Any]:
+    return {
+        "aggregate": atom.text,
+        "comparison": ">=" if atom.direction > 0 else "<=",
+        "threshold": shown_threshold(each.question, atom),
+    }
 
 
 def shown_threshold(question: Question, atom: Atom) -> int | float | str:
@@ -85,15 +123,21 @@ def shown_threshold(question: Question, atom: Atom) -> int | float | str:
     return int(real) if real.denominator == 1 else float(real)
 
 
+def _statistic(each: Plan, share: Share, paid: bool) -> dict[str, Any]:
+    """The price of one statistic in one cell: in coin these add up, in epsilon only those of Laplace noise do."""
+    return {
+        "epsilon": float(share.epsilon_at(each.conversion_delta)) if paid else 0,
+        "charged": f"{share.loss(each.loss.coin).amount.normalize():f}" if paid else "0",
+        "margin": share.shift,
+    }
+
+
 def _atom(each: Plan, atom: Atom, noisy: Noisy, paid: bool) -> dict[str, Any]:
     share = each.shares[atom.statistic]
-    entry: dict[str, Any] = {
-        "aggregate": atom.text,
-        "comparison": ">=" if atom.direction > 0 else "<=",
-        "epsilon": float(share.epsilon) if paid else 0,
-        "beta": float(share.beta) if share.beta is not None else None,
-    }
-    entry["threshold"] = shown_threshold(each.question, atom)
+    assert share is not None
+    entry = _named(each, atom)
+    entry["epsilon"] = float(share.epsilon) if paid else 0
+    entry["beta"] = float(share.beta) if share.beta is not None else None
     if not isinstance(atom.threshold, KeyThreshold):
         entry["uncertain"] = uncertain(noisy.row(atom.statistic), atom.direction, atom.threshold, share)
     return entry

@@ -187,6 +187,25 @@ def _deferral(deferrable: bool, deferred: bool) -> str:
     return f" DEFERRABLE INITIALLY {'DEFERRED' if deferred else 'IMMEDIATE'}" if deferrable else ""
 
 
+def _noise_functions() -> Iterator[str]:
+    """veil.low(aggregate) and kin, so that PostgreSQL can parse and describe a question with them.
+
+    The proxy reads them off and answers them; called on anything else they complain.
+    """
+    meanings = {
+        "low": "The lower end of the interval of an aggregate of a question, at veil.confidence",
+        "high": "The upper end of the interval of an aggregate of a question, at veil.confidence",
+        "stddev": "The standard deviation of the noise on an aggregate of a question",
+    }
+    for name, meaning in meanings.items():
+        complaint = f"veil.{name} takes one aggregate of a question about protected rows"
+        hint = f"Write veil.{name}(count(*)) in the select list or ORDER BY of the SELECT that counts the rows."
+        body = f"BEGIN RAISE feature_not_supported USING MESSAGE = '{complaint}', HINT = '{hint}'; END"
+        for taken, given in (("bigint", "numeric"), ("numeric", "numeric"), ("double precision", "double precision")):
+            yield f"CREATE FUNCTION veil.{name}({taken}) RETURNS {given} LANGUAGE plpgsql AS $${body}$$"
+            yield f"COMMENT ON FUNCTION veil.{name}({taken}) IS '{meaning}'"
+
+
 # The proxy answers these from the ledger; here they are empty and closed like a protected table.
 _VEIL = (
     "CREATE SCHEMA veil",
@@ -197,6 +216,7 @@ _VEIL = (
     " epsilon numeric, delta numeric, charged numeric)",
     "COMMENT ON TABLE veil.question IS 'The questions that you have asked, with their prices'",
     "GRANT REFERENCES ON veil.budget, veil.question TO PUBLIC",
+    *_noise_functions(),
 )
 
 # What PUBLIC may write that outlives its session: large objects, and records in the write-ahead log.

@@ -12,7 +12,9 @@ from decimal import ROUND_DOWN, Decimal
 from typing import Any
 
 from mechanisms.condition import And, Condition, Leaf, Or, atoms
-from mechanisms.loss import Loss
+from mechanisms.interval import deviation
+from mechanisms.loss import Loss, epsilon_of
+from mechanisms.noise import DiscreteGaussian, DiscreteLaplace
 from mechanisms.threshold import Share
 from provenance.accountant import shown
 from provenance.errors import LimitReached
@@ -20,7 +22,7 @@ from provenance.synopses import Sameness
 from proxy.answer import Answered, Asker, sameness
 from proxy.bill import shown_threshold
 from proxy.conversation import Conversation, Reading
-from proxy.plan import Plan, StatementPlan, plan
+from proxy.plan import Plan, StatementPlan, lattice_unit, plan
 from proxy.runtime import Runtime
 from proxy.wishes import Wishes
 from sqlrewrite.errors import NotAnswered
@@ -84,7 +86,7 @@ async def explain(
             owed[same] = each
     total = Loss.nothing(house.coin)
     for each in owed.values():
-        total = total + each.loss
+        total = total + expected(each)
     verdict = await runtime.ledger.verdict(asker.name, total) if owed else None
     left = (await runtime.ledger.remaining(asker.name)).epsilon
     document = _document(planned, reused, house.seed, verdict, left, total)
@@ -94,17 +96,29 @@ async def explain(
     return Answered((array_text(lines),), ())
 
 
+def expected(each: Plan) -> Loss:
+    """What a question usually costs: a fixed price, or what decisions like it took on real data."""
+    staged = each.staged
+    return each.loss if staged is None else each.loss + staged.usual()
+
+
+def _own(each: Plan, loss: Loss) -> float:
+    """A question's own epsilon, if it costs this."""
+    return float(epsilon_of(loss.coin, loss.amount, each.conversion_delta)) if each.staged else float(each.epsilon)
+
+
 def _document(
     planned: StatementPlan, reused: list[bool], seed: int, verdict: LimitReached | None, left: Decimal, total: Loss
 ) -> dict[str, Any]:
-    questions = [_question(each, free, seed) for each, free in zip(planned.plans, reused, strict=True)]
-    paid = (each.epsilon for each, free in zip(planned.plans, reused, strict=True) if not free)
+    questions = [_question(each, free, seed, left) for each, free in zip(planned.plans, reused, strict=True)]
+    paid = [_own(each, expected(each)) for each, free in zip(planned.plans, reused, strict=True) if not free]
     return {
         "Questions": questions,
         "Finishing": planned.sql,
         "Coin": total.coin.value,
         "Charged": f"{total.amount.normalize():f}",
-        "Epsilon": float(sum(paid, Decimal(0))),
+        "Epsilon": sum(paid),
+        "Worst Epsilon": sum(question["Cost"]["worst"] for question in questions),
         "Delta": float(total.delta),
         "Remaining Epsilon": float(shown(left, ROUND_DOWN)),
         "Allowed": verdict is None,
@@ -112,9 +126,8 @@ def _document(
     }
 
 
-def _question(each: Plan, reused: bool, seed: int) -> dict[str, Any]:
+def _question(each: Plan, reused: bool, seed: int, left: Decimal) -> dict[str, Any]:
     question, unit = each.question, each.question.unit
-    cost, delta = (0.0, 0.0) if reused else (float(each.epsilon), float(each.loss.delta))
     sql = None if each.free else generate(question, seed).sql
     return {
         "Mechanism": each.mechanism,
@@ -125,13 +138,36 @@ def _question(each: Plan, reused: bool, seed: int) -> dict[str, Any]:
         "Domain": "public" if each.presence is None else f"unknown: named from {each.presence.threshold} units on",
         "Tree": None if question.having is None else _tree(question.having, question),
         "Beta": float(each.beta) if question.having is not None else None,
-        "Alpha": None,
+        "Alpha": None if each.staged is None or not bounds_alpha(each) else float(each.staged.problem.alpha),
         "Atoms": [_atom(each, atom) for atom in dict.fromkeys(atoms(question.having))] if question.having else [],
-        "Statistics": [_statistic(each, index, share) for index, share in enumerate(each.shares)],
+        "Statistics": [_statistic(each, at, share) for at, share in enumerate(each.shares) if share is not None],
         "SQL": sql,
         "Reused": reused,
-        "Cost": {"worst": cost, "expected": cost, "delta": delta},
+        "Cost": {"worst": 0.0, "expected": 0.0, "delta": 0.0} if reused else _cost(each, left),
+        "Prices": _prices(each),
     }
+
+
+def bounds_alpha(each: Plan) -> bool:
+    """Whether the mechanism promises anything about false groups."""
+    return each.staged is not None and each.staged.mechanism in ("cert", "probe", "probe_naive", "probe_ent")
+
+
+def _cost(each: Plan, left: Decimal) -> dict[str, float]:
+    """In epsilon: a staged decision ends where its certificate holds, at the latest where the limits do."""
+    usual = _own(each, expected(each))
+    worst = usual
+    if each.staged is not None:
+        capped = each.staged.capped
+        worst = float(left if capped is None else min(left, capped))
+    return {"worst": worst, "expected": usual, "delta": float(each.loss.delta)}
+
+
+def _prices(each: Plan) -> dict[str, float]:
+    """What the decision would usually cost at some alphas."""
+    if each.staged is None:
+        return {}
+    return {alpha: _own(each, each.loss + loss) for alpha, loss in each.staged.prices().items()}
 
 
 def _tree(condition: Condition[Atom], question: Question) -> str:
@@ -152,29 +188,39 @@ def _words(atom: Atom, question: Question) -> str:
 
 
 def _atom(each: Plan, atom: Atom) -> dict[str, Any]:
-    share = each.shares[atom.statistic]
-    return {
+    share = each.shares[atom.statistic] if each.staged is None else None
+    entry = {
         "atom": _words(atom, each.question),
         "statistic": atom.statistic + 1,
         "sensitivity": each.contribution.statistics[atom.statistic],
-        "beta": None if share.beta is None else float(share.beta),
-        "margin": share.shift,
+        "beta": float(each.beta if share is None or share.beta is None else share.beta),
     }
+    return entry if share is None else {**entry, "margin": share.shift}
 
 
 def _statistic(each: Plan, index: int, share: Share) -> dict[str, Any]:
     question = each.question
     statistic = question.statistics[index]
     names = [f"{'' if c == 1 else f'{c} '}{_measure(question.measures[m].kind)}" for m, c in statistic.terms]
-    unit = question.measures[statistic.terms[0][0]].unit
+    unit = lattice_unit(question, statistic)
     return {
         "statistic": " + ".join(names),
         "lattice unit": float(unit),
         "sensitivity": each.contribution.statistics[index],
-        "noise": f"discrete Laplace, scale {float(share.noise.sensitivity / share.noise.epsilon):.6g} lattice units",
-        "epsilon": float(share.epsilon),
+        "noise": _noise(share),
+        "epsilon": float(share.epsilon_at(each.conversion_delta)),
         "predicted error": float(share.shift * unit),
     }
+
+
+def _noise(share: Share) -> str:
+    match share.noise:
+        case DiscreteLaplace(epsilon, sensitivity):
+            return f"discrete Laplace, scale {float(sensitivity / epsilon):.6g} lattice units"
+        case DiscreteGaussian():
+            words = f"discrete Gaussian, standard deviation {deviation(share):.6g} lattice units"
+            grid = share.grid
+            return words if grid.own else f"{words}, in steps of {grid.sensitivity / grid.parts:.6g}"
 
 
 def _measure(kind: MeasureKind) -> str:
@@ -185,23 +231,29 @@ def _measure(kind: MeasureKind) -> str:
 
 def _lines(document: dict[str, Any]) -> Iterator[str]:
     for number, question in enumerate(document["Questions"], start=1):
-        worst = question["Cost"]["worst"]
-        yield f"Question {number}: {question['Mechanism']} on {question['Relation']}  (epsilon {worst:.6g})"
+        usual = question["Cost"]["expected"]
+        yield f"Question {number}: {question['Mechanism']} on {question['Relation']}  (epsilon {usual:.6g})"
         number_of = question["Groups"] if question["Groups"] is not None else "those in the data"
         yield f"  Groups: {number_of}, domain {question['Domain']}"
         cells = question["Cells Per Unit"]
         yield f"  Privacy unit: {question['Unit']}, in at most {cells} {'group' if cells == 1 else 'groups'}"
         if question["Tree"] is not None:
-            yield f"  Decision: {question['Tree']}  (beta {question['Beta']:g})"
+            alpha = "" if question["Alpha"] is None else f", alpha {question['Alpha']:g}"
+            yield f"  Decision: {question['Tree']}  (beta {question['Beta']:g}{alpha})"
         for atom in question["Atoms"]:
-            means = f"sensitivity {atom['sensitivity']}, margin {atom['margin']}, beta {atom['beta']:g}"
+            margin = f"margin {atom['margin']}, " if "margin" in atom else ""
+            means = f"sensitivity {atom['sensitivity']}, {margin}beta {atom['beta']:g}"
             yield f"    Atom: {atom['atom']}  ({means})"
         for place, statistic in enumerate(question["Statistics"], start=1):
             price = f"epsilon {statistic['epsilon']:.6g}, {statistic['noise']}"
             yield f"    Statistic {place}: {statistic['statistic']}  ({price})"
             yield f"      Predicted error: within {statistic['predicted error']:g}"
+        if question["Prices"]:
+            prices = ", ".join(f"{price:.4g} at alpha {alpha}" for alpha, price in question["Prices"].items())
+            yield f"  Usual price: epsilon {prices}"
         if question["SQL"] is not None:
             yield f"  SQL: {question['SQL']}"
     charged = f"charged {document['Charged']} {document['Coin']}"
-    yield f"Cost: epsilon {document['Epsilon']:.6g} worst case and expected, {charged}"
+    worst = f"at most {document['Worst Epsilon']:.6g}"
+    yield f"Cost: epsilon {document['Epsilon']:.6g} expected, {worst}, {charged}"
     yield f"Limits: {document['Verdict']}; epsilon {document['Remaining Epsilon']:g} left"

@@ -16,12 +16,14 @@ from functools import lru_cache
 
 import numpy as np
 
-from mechanisms.apportion import Ask, apportion
+from mechanisms.apportion import Ask, apportion, own_epsilon
 from mechanisms.condition import atoms
 from mechanisms.loss import QUANTUM, Loss
+from mechanisms.noise import DiscreteGaussian
 from mechanisms.threshold import Share, key_threshold
 from mechanisms.values import Lattice
 from proxy.conversation import Reading
+from proxy.decided import Decided, decided, is_staged
 from proxy.runtime import House
 from proxy.wishes import Wishes
 from sqlrewrite.blocks import Block, Outline, outline
@@ -33,6 +35,7 @@ from sqlrewrite.cut import Cut, cut
 from sqlrewrite.domain import DomainQuery, domain_query, is_open
 from sqlrewrite.errors import NotAnswered, SyntaxNotRead, TooManyGroups
 from sqlrewrite.finish import Released, finish, released
+from sqlrewrite.generate import SUMS
 from sqlrewrite.kind import refuse_kind, targets
 from sqlrewrite.lex import tokens
 from sqlrewrite.minimise import prime_implicants
@@ -69,12 +72,14 @@ class Plan:
     cut: Cut
     cells: Cells | None  # None: some key has no public domain, and groups are named only if they pass a threshold
     contribution: Contribution
-    shares: tuple[Share, ...]
-    loss: Loss
-    epsilon: Decimal
+    shares: tuple[Share | None, ...]  # of each statistic; None where only a staged decision looks at it
+    loss: Loss  # what is fixed beforehand: of a staged decision only the numbers beside it
+    epsilon: Decimal  # the question's own, at the delta of conversion
+    conversion_delta: Decimal
     digest: str
     beta: Decimal
     presence: Presence | None
+    staged: Decided | None
     probe: bool  # the answer is thrown away whatever it is, or no row can be in it
 
     @property
@@ -94,7 +99,17 @@ class Plan:
             return "probe"
         if self.free:
             return "domain"
-        return "laplace" if self.question.having is None else "tslm"
+        if self.staged is not None:
+            return self.staged.mechanism
+        if self.question.having is not None:
+            return "tslm"
+        return "gaussian" if any(isinstance(share.noise, DiscreteGaussian) for share in self.paid) else "laplace"
+
+    @property
+    def paid(self) -> tuple[Share, ...]:
+        """The shares of all numbers that are released at a fixed price."""
+        kept = (*self.shares, self.presence.share if self.presence is not None else None)
+        return tuple(share for share in kept if share is not None)
 
     @property
     def weights(self) -> Lattice:
@@ -223,31 +238,58 @@ def _price(
     decisions: int,
     digest: str,
 ) -> Plan:
-    coin, touched = house.coin, sensitivity(question)
+    coin, touched, converted = house.coin, sensitivity(question), house.versions.conversion_delta
     payment = _payment(question, house) if any(key.open for key in question.keys) else None
     accuracy = wishes.accuracy.shared(decisions)
-    decided = {atom.statistic for atom in atoms(question.having)} if question.having is not None else set()
-    shown = {((measure, 1),) for column in question.columns for measure in column.measures}
-    asks = [
-        Ask(bound, _margin(question, statistic, bound, wishes), index in decided, statistic.terms in shown)
-        for index, (statistic, bound) in enumerate(zip(question.statistics, touched.statistics, strict=True))
-    ]
-    if payment is not None:  # the number of units of a group, which says whether it is named
-        asks.append(Ask(1, accuracy.margin.lattice(1), False, True))
-    longest = max((len(part) for part in prime_implicants(question.having)), default=1) if question.having else 1
     probe = is_probe(taken.block) or _of_nothing(question)
-    shares = apportion(asks, accuracy, longest=longest, touched=touched.cells)
-    paid = shares if not probe else ()
+    staged = None
+    if is_staged(question, domain, wishes) and not probe and domain is not None:
+        staged = decided(question, touched, domain, accuracy, wishes, coin, converted)
+    asks = _asks(question, touched, wishes, staged is not None)
+    asked = [ask for ask in asks if ask is not None]
+    if payment is not None:  # the number of units of a group, which says whether it is named
+        asked.append(Ask(1, accuracy.margin.lattice(1), False, True))
+    longest = max((len(part) for part in prime_implicants(question.having)), default=1) if question.having else 1
+    given = apportion(asked, accuracy, longest=longest, touched=touched.cells, coin=coin, delta=converted)
+    paid = given if not probe else ()
     presence = None
     if payment is not None:
-        *rest, share = shares
-        shares, presence = tuple(rest), Presence(share, key_threshold(share, payment, touched.cells), payment)
+        *_, last = given
+        presence = Presence(last, key_threshold(last, payment, touched.cells), payment)
+    following = iter(given)
     # Cells have independent noise, so what one unit touches adds up in coin.
-    each = [share.loss(coin) for share in paid]
-    amount = sum((loss.amount for loss in each), Decimal(0)) * touched.cells
-    loss = Loss(coin, amount, payment if payment is not None and not probe else Decimal(0))
-    epsilon = sum((share.epsilon for share in paid), Decimal(0)) * touched.cells
-    return Plan(question, taken, domain, touched, shares, loss, epsilon, digest, accuracy.beta, presence, probe)
+    amount = sum((share.loss(coin).amount for share in paid), Decimal(0)) * touched.cells
+    return Plan(
+        question=question,
+        cut=taken,
+        cells=domain,
+        contribution=touched,
+        shares=tuple(None if ask is None else next(following) for ask in asks),
+        loss=Loss(coin, amount, payment if payment is not None and not probe else Decimal(0)),
+        epsilon=own_epsilon(paid, touched.cells, converted),
+        conversion_delta=converted,
+        digest=digest,
+        beta=accuracy.beta,
+        presence=presence,
+        staged=staged,
+        probe=probe,
+    )
+
+
+def _asks(question: Question, touched: Contribution, wishes: Wishes, staged: bool) -> list[Ask | None]:
+    """What is wanted of each statistic at a fixed price; what only a staged decision looks at has none.
+
+    Numbers that are shown beside a staged decision have noise of their own: that of the decision has chosen which
+    groups are shown, and an interval around it would not hold what it says.
+    """
+    judged = {atom.statistic for atom in atoms(question.having)} if question.having is not None and not staged else ()
+    shown = {terms for column in question.columns for terms in column.wanted}
+    return [
+        Ask(bound, _margin(question, statistic, bound, wishes, at in judged), at in judged, statistic.terms in shown)
+        if not staged or statistic.terms in shown
+        else None
+        for at, (statistic, bound) in enumerate(zip(question.statistics, touched.statistics, strict=True))
+    ]
 
 
 def _of_nothing(question: Question) -> bool:
@@ -255,14 +297,22 @@ def _of_nothing(question: Question) -> bool:
     return question.where == Always(False) and question.having is None
 
 
-def _margin(question: Question, statistic: Statistic, bound: int, wishes: Wishes) -> int:
+def lattice_unit(question: Question, statistic: Statistic) -> Fraction:
+    """What one lattice number of a statistic is: of a sum with a count taken off, that of the sum."""
+    sums = [term for term in statistic.terms if question.measures[term[0]].kind in SUMS]
+    measure, coefficient = (sums or statistic.terms)[0]
+    return question.measures[measure].unit / abs(coefficient)
+
+
+def _margin(question: Question, statistic: Statistic, bound: int, wishes: Wishes, decided: bool) -> int:
     """The margin in lattice numbers: in units of what one privacy unit moves, or in the aggregate's own units."""
     margin = wishes.accuracy.margin
     if margin.in_units:
         return margin.lattice(bound)
+    if not decided:
+        return math.floor(Fraction(margin.amount) / lattice_unit(question, statistic))
     measure, coefficient = statistic.terms[0]
-    scaled = Fraction(margin.amount) * abs(coefficient) / question.measures[measure].unit
-    return math.floor(scaled)
+    return math.floor(Fraction(margin.amount) * abs(coefficient) / question.measures[measure].unit)
 
 
 def _setting_digest(question: Question, reading: Reading) -> str:

@@ -17,7 +17,7 @@ from proxy.settings import Settings
 _BUDGET = """
 SELECT analyst, round(spent, 6), round("limit", 6), round("left", 6) FROM provenance.budget ORDER BY 1, 2"""
 _DEPLOYMENT = "SELECT coin, epsilon, delta, allocation, registry_version FROM provenance.deployment"
-_CHARGES = "SELECT count(*), max(at)::timestamptz(0) FROM provenance.charge"
+_CHARGES = "SELECT count(*), max(at)::timestamptz(0) FROM provenance.charge WHERE question_of IS NULL"
 _PREFIX = "pgveil serve "
 _REPLICAS = """
 SELECT DISTINCT substr(application_name, %s) FROM pg_stat_activity

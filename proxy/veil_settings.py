@@ -19,6 +19,7 @@ SETTINGS: Mapping[str, str] = MappingProxyType(
         "veil.max_epsilon": "",  # the analyst's limit
         "veil.support": "",
         "veil.mechanism": "auto",
+        "veil.certify": "alpha",  # 'beta': alpha is kept for every group, and beta on average
         "veil.raw": "off",
         "veil.reuse": "off",
         "veil.on_exhausted": "error",

@@ -8,11 +8,13 @@ from typing import Final
 
 from mechanisms.accuracy import Accuracy, Margin, number
 from mechanisms.errors import BadSetting
+from mechanisms.named import MECHANISMS
 from proxy.veil_settings import SETTINGS
 
 _TRUE: Final = frozenset(("on", "true", "yes", "1", "t", "y"))
 _FALSE: Final = frozenset(("off", "false", "no", "0", "f", "n", ""))
-_MECHANISMS: Final = ("auto", "tslm")
+_AUTO: Final = "auto"
+_CERTIFIED: Final = ("alpha", "beta")
 _EXHAUSTED: Final = ("error",)
 
 
@@ -23,6 +25,8 @@ class Wishes:
     accuracy: Accuracy
     raw: bool
     support: int | None = None
+    mechanism: str | None = None  # None: the best that is known
+    mirror: bool = False  # alpha is kept for every group, and beta is certified
 
     @classmethod
     def read(cls, settings: Mapping[str, str]) -> Wishes:
@@ -35,7 +39,8 @@ class Wishes:
                     hint=f"Write RESET {name}.",
                 )
         values = {name: settings.get(name) or default for name, default in SETTINGS.items()}
-        _one_of(values, "veil.mechanism", _MECHANISMS)
+        mechanism = _one_of(values, "veil.mechanism", (_AUTO, *MECHANISMS))
+        certified = _one_of(values, "veil.certify", _CERTIFIED)
         _one_of(values, "veil.on_exhausted", _EXHAUSTED)
         _flag(values, "veil.reuse")
         support = number("support", values["veil.support"]) if values["veil.support"] else None
@@ -56,12 +61,20 @@ class Wishes:
             and accuracy.epsilon > accuracy.max_epsilon
         ):
             raise BadSetting("veil.epsilon is above veil.max_epsilon", hint="RESET one of them.")
-        return cls(accuracy, _flag(values, "veil.raw"), None if support is None else int(support))
+        return cls(
+            accuracy,
+            _flag(values, "veil.raw"),
+            None if support is None else int(support),
+            None if mechanism == _AUTO else mechanism,
+            certified == "beta",
+        )
 
 
-def _one_of(values: Mapping[str, str], name: str, allowed: tuple[str, ...]) -> None:
-    if values[name].strip().lower() not in allowed:
+def _one_of(values: Mapping[str, str], name: str, allowed: tuple[str, ...]) -> str:
+    word = values[name].strip().lower()
+    if word not in allowed:
         raise BadSetting(f"{name} cannot be {values[name][:40]!r}", hint=f"This version knows: {', '.join(allowed)}.")
+    return word
 
 
 def _flag(values: Mapping[str, str], name: str) -> bool:

@@ -8,6 +8,8 @@ Everything else is the product: what it answers must be what PostgreSQL answers.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,13 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import numpy as np
 
+import mechanisms.named
 import mechanisms.release
 import proxy.answer
+from mechanisms.decision import Decision, Fresh, Problem, Solver
+from mechanisms.grid import Grid
+from mechanisms.noise import DiscreteLaplace
+from mechanisms.shifted import combined
 from proxy.__main__ import main
 
 
@@ -28,7 +35,29 @@ def no_lean(row: Any, direction: int, threshold: Any, share: Any) -> Any:
     return row >= threshold if direction > 0 else row <= threshold
 
 
+def certain(problem: Problem, margins: Sequence[int]) -> Solver:
+    """The decision on the numbers themselves: what is left is how HAVING was read."""
+    everyone = np.ones(problem.cells, dtype=np.bool_)
+    used = sorted({test.statistic for test in problem.tests})
+    flat = [DiscreteLaplace(Fraction(problem.sensitivities[of], 2**20), problem.sensitivities[of]) for of in used]
+    replies = yield tuple(Fresh(of, everyone, noise) for of, noise in zip(used, flat, strict=True))
+    numbers = dict(zip(used, replies, strict=True))
+    found = {
+        at: no_lean(numbers[test.statistic], test.direction, test.threshold, None)
+        for at, test in enumerate(problem.tests)
+    }
+    kept = combined(problem.tree, found)
+    many = len(problem.tests)
+    return Decision(kept, problem.beta, problem.alpha, 0.0, (0,) * many, (problem.beta,) * many)
+
+
+def as_it_is(grid: Grid, row: Any) -> Any:
+    return row
+
+
 if __name__ == "__main__":
     mechanisms.release.draw = no_noise
-    proxy.answer.decide = no_lean
+    Grid.numbers = Grid.lattice = as_it_is  # type: ignore[method-assign]
+    proxy.answer.beyond = no_lean
+    mechanisms.named.MECHANISMS = {**mechanisms.named.MECHANISMS, "cert": certain}
     sys.exit(main())

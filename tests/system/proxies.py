@@ -131,8 +131,8 @@ def new_analyst(upstream: str, epsilon: str | None = None, privilege: int = 10, 
 
 
 def charges(upstream: str, analyst: str) -> list[tuple[Any, ...]]:
-    """The ledger's rows of one analyst: id, epsilon, amount, question."""
+    """The questions that one analyst paid for: id, epsilon, amount, question."""
     with psycopg.connect(upstream) as conn:
         return conn.execute(
-            "SELECT id, epsilon, amount, question FROM provenance.charge WHERE analyst = %s ORDER BY id", (analyst,)
+            "SELECT id, epsilon, charged, question FROM provenance.history WHERE analyst = %s ORDER BY id", (analyst,)
         ).fetchall()

@@ -35,7 +35,7 @@ def someone(house: Proxy) -> str:
 def test_an_administrator_reads_the_reports(house: Proxy, admin: psycopg.Connection, someone: str) -> None:
     with house.connect(someone) as conn:
         conn.execute(HAVING)
-    assert admin.execute("SELECT count(*) FROM provenance.charge WHERE analyst = %s", (someone,)).fetchone() == (1,)
+    assert admin.execute("SELECT count(*) FROM provenance.history WHERE analyst = %s", (someone,)).fetchone() == (1,)
     for view in ("budget", "matrix", "history", "deployment", "relation", "attribute", "analyst"):
         assert admin.execute(f"SELECT count(*) > 0 FROM provenance.{view}").fetchone() == (True,)
 

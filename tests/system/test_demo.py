@@ -161,7 +161,7 @@ def test_a_demo_survives_stop_kill_and_ctrl_c(home: Path, demo_template: str) ->
             session.add_notice_handler(lambda notice: told_again.append(notice.message_primary or ""))
             assert session.execute(QUESTION).fetchall() == rows
             assert "no cost" in told_again[0] and spent(direct) == before
-            session.execute("SELECT gender FROM patient_data GROUP BY gender HAVING count(*) > 10")
+            session.execute("SELECT disease FROM patient_data GROUP BY disease HAVING count(*) > 4000")
             before = spent(direct)
         second.end(signal.SIGKILL)
     assert gone(home)

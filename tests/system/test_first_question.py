@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from proxies import Proxy, charges
 
-HAVING = "SELECT disease FROM patient_data GROUP BY disease HAVING count(*) > 500"
+HAVING = "SELECT disease FROM patient_data GROUP BY disease HAVING count(*) > 1500"
 
 
 def bill_of(session: psycopg.Connection, question: str) -> tuple[list[tuple], dict]:
@@ -25,11 +25,13 @@ def test_the_having_question_is_answered_with_its_price(proxy: Proxy, upstream: 
     with psycopg.connect(upstream) as direct:
         exact = dict(direct.execute("SELECT disease, count(*) FROM patient_data GROUP BY 1").fetchall())
     answered = {row[0] for row in rows}
-    assert {d for d, n in exact.items() if n > 900} <= answered
+    assert {d for d, n in exact.items() if n > 4000} <= answered
     assert not {d for d, n in exact.items() if n < 100} & answered
     (charge,) = charges(upstream, analyst)
     assert bill["charged"] == f"{charge[2].normalize():f}"
-    assert bill["mechanism"] == "tslm" and bill["groups"] == 40 and bill["returned"] == len(rows)
+    assert bill["mechanism"] == "cert" and (bill["beta"], bill["alpha"]) == (0.05, 0.1)
+    assert 0 <= bill["expected_false"] <= 4 and len(bill["atoms"]) == 1
+    assert bill["groups"] == 40 and bill["returned"] == len(rows)
     assert bill["epsilon"] == pytest.approx(float(charge[1]))
     assert set(bill) >= {
         *("question", "mechanism", "epsilon", "delta", "coin", "charged", "beta", "alpha", "groups", "returned"),

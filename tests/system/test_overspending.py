@@ -36,6 +36,11 @@ def pair(ledger: str, shadow_server, tmp_path_factory) -> Iterator[tuple[Proxy, 
         yield one, two
 
 
+def payer(upstream: str, epsilon: str | None = None, privilege: int = 10) -> str:
+    """An analyst whose decisions have a fixed price."""
+    return new_analyst(upstream, epsilon, privilege, mechanism="tslm")
+
+
 def question(number: int) -> str:
     """Questions that are all different and all cost the same."""
     return f"SELECT disease FROM patient_data GROUP BY disease HAVING count(*) > {number}"
@@ -64,7 +69,7 @@ def rush(pair: tuple[Proxy, Proxy], analysts: list[str], texts: list[list[str]])
 
 def price(proxy: Proxy, upstream: str) -> Decimal:
     """What one of the questions costs, in coin."""
-    who = new_analyst(upstream)
+    who = payer(upstream)
     with proxy.connect(who) as session:
         session.execute(question(1))
     ((_, _, amount, _),) = charges(upstream, who)
@@ -92,7 +97,7 @@ def test_exactly_as_many_questions_are_answered_as_fit(pair: tuple[Proxy, Proxy]
     each = price(pair[0], ledger)
     limit = smallest_epsilon(fitting * each)
     assert fitting * each <= amount_within(Coin.ZCDP, limit, DELTA) < (fitting + 1) * each
-    who = new_analyst(ledger, epsilon=f"{limit:f}")
+    who = payer(ledger, epsilon=f"{limit:f}")
     answered, refused = rush(pair, [who], different(1))
     assert (answered, len(refused)) == (fitting, CLIENTS - fitting)
     all_refused_by_the_limit(refused, who)
@@ -104,13 +109,13 @@ def test_a_limit_one_digit_too_small_admits_one_question_less(pair: tuple[Proxy,
     each = price(pair[0], ledger)
     limit = smallest_epsilon(3 * each) - Decimal("1e-18")
     assert amount_within(Coin.ZCDP, limit, DELTA) < 3 * each
-    who = new_analyst(ledger, epsilon=f"{limit:f}")
+    who = payer(ledger, epsilon=f"{limit:f}")
     answered, refused = rush(pair, [who], different(1))
     assert (answered, len(refused)) == (2, CLIENTS - 2)
 
 
 def test_an_arbitrary_limit_holds_to_the_last_digit(pair: tuple[Proxy, Proxy], ledger: str) -> None:
-    who = new_analyst(ledger, epsilon="0.3141592653589793")
+    who = payer(ledger, epsilon="0.3141592653589793")
     answered, refused = rush(pair, [who], different(2))
     assert answered >= 1 and refused
     all_refused_by_the_limit(refused, who)
@@ -122,7 +127,7 @@ def test_an_arbitrary_limit_holds_to_the_last_digit(pair: tuple[Proxy, Proxy], l
 
 def test_the_table_limit_binds_analysts_together(pair: tuple[Proxy, Proxy], ledger: str) -> None:
     each = price(pair[0], ledger)
-    who = [new_analyst(ledger) for _ in range(CLIENTS)]
+    who = [payer(ledger) for _ in range(CLIENTS)]
     with psycopg.connect(ledger, autocommit=True) as direct:
 
         def balance() -> Decimal:
@@ -147,7 +152,7 @@ def test_the_table_limit_binds_analysts_together(pair: tuple[Proxy, Proxy], ledg
 
 
 def test_the_same_question_at_the_same_moment_shows_the_same_numbers(pair: tuple[Proxy, Proxy], ledger: str) -> None:
-    who = new_analyst(ledger)
+    who = payer(ledger)
     start = threading.Barrier(8)
     text = "SELECT disease, count(*) FROM patient_data GROUP BY disease ORDER BY disease"
 
@@ -173,8 +178,25 @@ def test_of_the_same_question_at_the_same_moment_only_what_fits_is_charged(
     pair: tuple[Proxy, Proxy], ledger: str
 ) -> None:
     each = price(pair[0], ledger)
-    who = new_analyst(ledger, epsilon=f"{smallest_epsilon(2 * each):f}")
+    who = payer(ledger, epsilon=f"{smallest_epsilon(2 * each):f}")
     answered, refused = rush(pair, [who], [[question(500)]] * 8)
     rows = charges(ledger, who)
     assert 1 <= len(rows) <= 2 and answered >= len(rows) and answered + len(refused) == 8
     all_refused_by_the_limit(refused, who)
+
+
+def test_decisions_in_stages_never_overspend_together(pair: tuple[Proxy, Proxy], ledger: str) -> None:
+    who = new_analyst(ledger, epsilon="0.5")
+    texts = [[question(300 + 10 * client + i) for i in range(3)] for client in range(8)]
+    answered, refused = rush(pair, [who], texts)
+    assert {error.sqlstate for error in refused} <= {"53400", "54000"} and answered + len(refused) == 24
+    assert any(error.sqlstate == "53400" for error in refused)
+    with psycopg.connect(ledger) as direct:
+        row = direct.execute(
+            "SELECT amount FROM provenance.balance WHERE scope = 'analyst' AND name = %s", (who,)
+        ).fetchone()
+        history = "SELECT charged, settled FROM provenance.history WHERE analyst = %s"
+        paid = direct.execute(history, (who,)).fetchall()
+    assert row is not None and row[0] == sum((charged for charged, _ in paid), Decimal(0))
+    assert row[0] <= amount_within(Coin.ZCDP, Decimal("0.5"), DELTA)
+    assert all(settled for _, settled in paid), "what was reserved and not reached has come back"

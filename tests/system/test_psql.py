@@ -185,7 +185,7 @@ def test_the_position_of_an_error_is_counted_from_the_start_of_the_script(veiled
 def test_timing_and_the_price_are_shown(veiled: dict[str, str]) -> None:
     said = psql(veiled, f"\\timing\n{HAVING};\nSELECT 1;")
     assert said.count("Time: ") == 2
-    assert "NOTICE:  00000: veil: tslm spent epsilon" in said and 'DETAIL:  {"question": ' in said
+    assert "NOTICE:  00000: veil: cert spent epsilon" in said and 'DETAIL:  {"question": ' in said
     assert "influenza" in said
 
 

@@ -51,8 +51,8 @@ def sitting(proxy: Proxy, upstream: str) -> Iterator[Callable[..., Session]]:
     """Sessions of fresh analysts of the demo."""
     opened: list[psycopg.Connection[Any]] = []
 
-    def sit(epsilon: str | None = None) -> Session:
-        connection = proxy.connect(new_analyst(upstream, epsilon))
+    def sit(epsilon: str | None = None, **settings: str) -> Session:
+        connection = proxy.connect(new_analyst(upstream, epsilon, **settings))
         opened.append(connection)
         bills: list[dict[str, Any]] = []
         connection.add_notice_handler(lambda notice: bills.append(json.loads(notice.message_detail or "{}")))
@@ -157,13 +157,13 @@ BOTH = (
 
 
 def test_the_questions_of_one_statement_are_charged_together_or_not_at_all(sitting: Callable[..., Session]) -> None:
-    rich = sitting()
+    rich = sitting(mechanism="tslm")
     rich.ask(BOTH)
     assert len(rich.charges()) == 2
     amounts = {amount for _, _, amount, _ in rich.charges()}
     assert len(amounts) == 1
     # A limit between the price of one and the price of both: rho r costs r + 2 sqrt(r ln(1/delta)).
-    poor = sitting(str(limit_between(rich, *amounts)))
+    poor = sitting(str(limit_between(rich, *amounts)), mechanism="tslm")
     assert poor.refused(BOTH) == "53400"
     first = BOTH.partition(" INTERSECT ")[0]
     poor.ask("SET veil.beta = '0.025'")

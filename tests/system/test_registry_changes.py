@@ -145,7 +145,7 @@ def test_a_question_priced_under_an_old_version_is_planned_again_and_charged_onc
             change.commit()
             assert answer.result(20)["reused"] is False
     with psycopg.connect(books) as direct:
-        rows = direct.execute("SELECT data_version FROM provenance.charge WHERE analyst = %s", (asker,)).fetchall()
+        rows = direct.execute("SELECT data_version FROM provenance.history WHERE analyst = %s", (asker,)).fetchall()
     assert rows == [version]
 
 
@@ -195,6 +195,7 @@ def test_a_changed_limit_holds_at_the_next_question(office: Proxy, owner: psycop
         return bill_of(session, f"SELECT gender FROM patient_data GROUP BY gender HAVING count(*) > {number}")
 
     with office.connect(asker) as session:
+        session.execute("SET veil.mechanism = tslm")
         ask(1)
         owner.execute("UPDATE provenance.analyst SET epsilon_limit = 0.01 WHERE name = %s", (asker,))
         with pytest.raises(psycopg.errors.ConfigurationLimitExceeded) as refused:

@@ -1,0 +1,146 @@
+"""A staged decision and the till: before each stage what it may spend is reserved, and at the end what it reached is
+settled.
+
+Reservations grow with what was spent, so that a question holds little more than it needs and still takes only a few
+turns at the till. A question that ends in a refusal has spent what it reached: that is settled and told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+from mechanisms.account import Index
+from mechanisms.course import Course
+from mechanisms.decision import Decision, Mask
+from mechanisms.entropy import entropy_bound, min_entropy, normalised
+from mechanisms.errors import AccuracyUnreachable, Refusal
+from mechanisms.loss import Coin, Loss, epsilon_of
+from mechanisms.release import Staged
+from provenance.accountant import shown
+from provenance.errors import LimitReached, NotActive, NotSettledError
+from provenance.ledger import Ledger
+from provenance.model import PredicateLoss, Receipt, Remaining
+
+log = logging.getLogger("pgveil")
+
+_AHEAD = Decimal(2)
+"""How many times its next need a question reserves."""
+_EXACT_GROUPS = 2000
+"""With more groups than this the min-entropy is bounded rather than computed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Paid:
+    """What a question cost in the end, and what is left."""
+
+    loss: Loss
+    epsilon: Decimal  # the question's own loss
+    remaining: Remaining
+
+    @classmethod
+    def at_once(cls, receipt: Receipt) -> Paid:
+        """At a fixed price; also of a question that could not be settled: all that was reserved stays spent."""
+        return cls(receipt.paid, receipt.epsilon, receipt.remaining)
+
+
+def reserved(course: Course, fixed: Loss, most: Decimal) -> Loss:
+    """What is reserved before anything is read: the fixed part of the question, and room for its first stages."""
+    return Loss(fixed.coin, _ahead(fixed, course.need, most), fixed.delta)
+
+
+async def decide(
+    ledger: Ledger, receipt: Receipt, course: Course, staged: Staged, fixed: Loss, most: Decimal, delta: Decimal
+) -> tuple[Decision, Receipt]:
+    """Bring a decision to its end, reserving on the way; ``most`` bounds the whole question.
+
+    *Guarantee*: nothing is released that the receipt does not cover; a refusal is raised after what was spent is
+    settled, and tells it.
+    """
+    course.measured(staged)
+    try:
+        while True:
+            paid = Loss(fixed.coin, receipt.paid.amount - fixed.amount)
+            # In a thread: a decision about many groups takes seconds, and other sessions go on meanwhile.
+            decision = await asyncio.to_thread(course.advance, paid)
+            if decision is not None:
+                return decision, receipt
+            receipt = await _reserve(ledger, receipt, course, fixed, most)
+    except (AccuracyUnreachable, LimitReached, NotActive) as refusal:
+        raise await _told(ledger, receipt, staged, refusal, delta) from None
+
+
+async def settle(
+    ledger: Ledger,
+    receipt: Receipt,
+    staged: Staged,
+    fixed: Loss,
+    decision: Decision,
+    bill: Mapping[str, Any],
+    numbers: Decimal,
+    delta: Decimal,
+) -> Paid:
+    """Give back what was not reached; ``numbers`` is what each kept group lost beside the decision."""
+    spent = staged.spent()
+    reached = Loss(spent.coin, spent.amount + fixed.amount, fixed.delta)
+    groups = predicate_loss(*staged.cells(), decision.kept, numbers, spent.coin, delta)
+    try:
+        settled = await ledger.settle(receipt, reached, None, bill, groups)
+    except NotSettledError:
+        log.error("charge %s could not be settled: all that was reserved stays spent", receipt.id)
+        return Paid.at_once(receipt)
+    return Paid(settled.loss, settled.epsilon, settled.remaining)
+
+
+def predicate_loss(
+    losses: tuple[Decimal, ...], index: Index, kept: Mask, numbers: Decimal, coin: Coin, delta: Decimal
+) -> PredicateLoss:
+    """What each group lost, with the min-entropy of it (1: an adversary has learnt nothing)."""
+    both = (*losses, *(loss + numbers for loss in losses))
+    places = index + len(losses) * kept
+    used, renamed = np.unique(places, return_inverse=True)
+    levels = tuple(both[place] for place in used.tolist())
+    counts = np.bincount(renamed, minlength=len(levels)).tolist()
+    epsilons = [float(epsilon_of(coin, level, delta) if coin is Coin.ZCDP and level else level) for level in levels]
+    least = min_entropy if len(index) <= _EXACT_GROUPS else entropy_bound
+    entropy = normalised(least(epsilons, counts), len(index)) if len(index) else 1.0
+    return PredicateLoss(levels, renamed.astype(np.int64), entropy)
+
+
+def _ahead(fixed: Loss, need: Loss, most: Decimal) -> Decimal:
+    exactly = fixed.amount + need.amount
+    return max(exactly, min(fixed.amount + _AHEAD * need.amount, most))
+
+
+async def _reserve(ledger: Ledger, receipt: Receipt, course: Course, fixed: Loss, most: Decimal) -> Receipt:
+    """Room for the next stages, or at least for the next one."""
+    held = receipt.paid.amount
+    wanted = _ahead(fixed, course.need, most) - held
+    least = fixed.amount + course.need.amount - held
+    try:
+        return await ledger.reserve_more(receipt, Loss(fixed.coin, wanted))
+    except LimitReached:
+        if wanted == least:
+            raise
+    return await ledger.reserve_more(receipt, Loss(fixed.coin, least))
+
+
+async def _told(ledger: Ledger, receipt: Receipt, staged: Staged, refusal: Refusal, delta: Decimal) -> Refusal:
+    """The refusal, with what was spent before it; what was reserved beyond that is given back."""
+    reached = staged.spent()
+    try:
+        settled = await ledger.settle(receipt, reached, None, {"refused": refusal.message})
+        epsilon, charged = settled.epsilon, settled.loss
+    except NotSettledError:
+        charged = receipt.paid
+        epsilon = epsilon_of(charged.coin, charged.amount, delta)
+    spent = f"spent on the way: epsilon {shown(epsilon)}, {charged.amount.normalize():f} {charged.coin.value}"
+    detail = spent if refusal.detail is None or isinstance(refusal, LimitReached) else f"{refusal.detail}; {spent}"
+    kind = AccuracyUnreachable if isinstance(refusal, AccuracyUnreachable) else type(refusal)
+    return kind(refusal.message, detail=detail, hint=refusal.hint)
