@@ -30,7 +30,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The outcome of one bench; ``draw`` gets an empty matplotlib figure."""
+    """The outcome of one bench; ``draw`` and further ``pictures`` get an empty matplotlib figure each."""
 
     name: str
     smoke: bool
@@ -39,6 +39,7 @@ class Report:
     draw: Callable[[Any], None]
     notes: Sequence[str] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
+    pictures: Mapping[str, Callable[[Any], None]] = field(default_factory=dict)
 
 
 def machine() -> dict[str, Any]:
@@ -84,7 +85,7 @@ def text_of(table: Table) -> str:
 
 
 def write(report: Report, directory: Path) -> list[Path]:
-    """Keep the numbers and the picture; returns what was written."""
+    """Keep the numbers and the pictures; returns what was written."""
     directory.mkdir(parents=True, exist_ok=True)
     content = {
         "bench": report.name,
@@ -95,11 +96,15 @@ def write(report: Report, directory: Path) -> list[Path]:
     }
     numbers, picture = directory / f"{report.name}.json", directory / f"{report.name}.png"
     numbers.write_text(json.dumps(content, indent=2) + "\n")
-    _paint(report, picture)
-    return [numbers, picture]
+    _paint(report.draw, picture)
+    written = [numbers, picture]
+    for name, draw in report.pictures.items():
+        written.append(directory / f"{report.name}_{name}.png")
+        _paint(draw, written[-1])
+    return written
 
 
-def _paint(report: Report, path: Path) -> None:
+def _paint(draw: Callable[[Any], None], path: Path) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
@@ -107,7 +112,7 @@ def _paint(report: Report, path: Path) -> None:
 
     figure = pyplot.figure(figsize=(10, 4.5), layout="constrained")
     try:
-        report.draw(figure)
+        draw(figure)
         figure.savefig(path, dpi=110)
     finally:
         pyplot.close(figure)

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from bench.__main__ import main, names
+from bench.decision.sources import missing
+from bench.decision.ways import EVERY
 from bench.rig.measure import interleave, ratio
 from bench.rig.report import Table, text_of
 from bench.rig.scene import pgbouncer_program
@@ -27,7 +29,7 @@ def result(name: str, directory: Path) -> dict[str, Any]:
 
 
 def test_every_bench_has_a_smoke_test_here() -> None:
-    assert names() == ["questions", "scan", "wire"]
+    assert names() == ["decisions", "questions", "scan", "wire"]
 
 
 def test_wire_compares_all_ways_in_one_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -46,7 +48,7 @@ def test_questions_tells_latencies_and_where_the_time_goes(tmp_path: Path) -> No
     for way, stages in numbers["stages_millis"].items():
         taken = numbers["millis"][way]
         assert sum(stages.values()) == pytest.approx(sum(taken) / len(taken)), "the stages add up to the latency"
-    seen = ("read the fragments", "ledger: charge", "data: measure", "noise", "synopsis: keep")
+    seen = ("read the fragments", "ledger: charge", "data: measure", "decide, in stages", "synopsis: keep")
     assert all(first[stage] > 0 for stage in seen)
     assert again["read the fragments"] > 0
     assert again["ledger: charge"] == again["data: measure"] == again["noise"] == 0, "what is known is not read again"
@@ -58,9 +60,36 @@ def test_scan_compares_each_question_with_its_plain_form(tmp_path: Path) -> None
     assert all(line["ratio"] > 0 for line in numbers.values())
 
 
+@pytest.mark.skipif(bool(missing()), reason=f"the data sets are not in ../shared/data: {', '.join(missing())}")
+def test_decisions_runs_every_mechanism_and_every_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    numbers = result("decisions", tmp_path)["numbers"]
+    assert {tuple(cell["ways"]) for cell in numbers["cells"]} == {EVERY}
+    assert all(way["median"] > 0 for cell in numbers["cells"] for way in cell["ways"].values())
+    assert set(numbers["figures"]) == {
+        "7 margin",
+        "7 tree",
+        "8 beta",
+        "8 alpha",
+        "10 averages",
+        "table 3",
+        "5.6",
+        "5.8",
+    }
+    compared = numbers["comparisons"]
+    assert compared["cert / probe"]["all"]["cells"] == len(numbers["cells"])
+    assert {"cert / probe_star", "cert / probe, equal FPR", "cert / probe_star, equal FPR", "denials"} < set(compared)
+    assert all(found["mean"] > 0 for found in compared["ledger"].values())
+    pictures = {path.name for path in tmp_path.glob("*.png")}
+    assert pictures == {
+        "decisions.png",
+        *(f"decisions_{n}.png" for n in ("probe_6", "probe_7_8", "probe_9_10", "mide")),
+    }
+    assert "Median epsilon of cert" in capsys.readouterr().out
+
+
 def test_an_unknown_name_gets_the_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["wore"]) == 2
-    assert capsys.readouterr().err == "there is no bench wore; there are: questions, scan, wire\n"
+    assert capsys.readouterr().err == "there is no bench wore; there are: decisions, questions, scan, wire\n"
 
 
 def test_rivals_take_turns_and_each_round_gives_one_quotient() -> None:
