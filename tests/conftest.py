@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -23,6 +24,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("pgveil")
     group.addoption("--postgres", choices=("wheel", "dsn", "docker"), default="wheel", help="where PostgreSQL is from")
     group.addoption("--postgres-dsn", default=os.environ.get("PGVEIL_TEST_DSN"), help="for --postgres=dsn")
+    group.addoption("--vast", type=int, help="run only so many tests of the mark vast, chosen at random")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A sample of the vast tests, another one each time, so that all are run in the long run."""
+    most = config.getoption("--vast")
+    vast = [item for item in items if item.get_closest_marker("vast") is not None]
+    if most is None or len(vast) <= most:
+        return
+    kept = set(secrets.SystemRandom().sample(vast, most))
+    left_out = [item for item in vast if item not in kept]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in set(left_out)]
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ class Hospital:
     def charges(self, analyst: str) -> list[tuple[Any, ...]]:
         with psycopg.connect(self.upstream) as conn:
             return conn.execute(
-                "SELECT id, amount FROM provenance.charge WHERE analyst = %s ORDER BY id", (analyst,)
+                "SELECT id, charged FROM provenance.history WHERE analyst = %s ORDER BY id", (analyst,)
             ).fetchall()
 
 

@@ -19,7 +19,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.stats import beta as beta_law
+from scipy.stats import norm
 
+from mechanisms.grid import Grid
+from mechanisms.loss import Coin
+from mechanisms.noise import DiscreteGaussian
 from mechanisms.release import release
 from mechanisms.threshold import Share, decide, for_interval, tslm
 from mechanisms.values import Exact
@@ -67,20 +71,20 @@ def audit(share: Any, sensitivity: int, n: int, seed: int) -> float:
 
 def narrower(share: Share) -> Any:
     """The same claim over noise that is ten percent too small; a real share refuses to be made like this."""
-    return SimpleNamespace(noise=share.noise.scaled(Fraction(9, 10)), shift=share.shift, epsilon=share.epsilon)
+    return SimpleNamespace(noise=share.noise.scaled(Fraction(9, 10)), grid=share.grid)
 
 
 @pytest.mark.parametrize("name", SHARES)
 def test_no_audit_exceeds_the_claim(name: str) -> None:
     share = SHARES[name]
-    proved = audit(share, share.noise.sensitivity, 200_000, seed=11)
+    proved = audit(share, share.sensitivity, 200_000, seed=11)
     assert 0.9 * float(share.epsilon) < proved <= float(share.epsilon), "a bound that proves little tests little"
 
 
 @pytest.mark.parametrize("name", SHARES)
 def test_ten_percent_too_little_noise_is_caught(name: str) -> None:
     share = SHARES[name]
-    assert audit(narrower(share), share.noise.sensitivity, 200_000, seed=13) > float(share.epsilon)
+    assert audit(narrower(share), share.sensitivity, 200_000, seed=13) > float(share.epsilon)
 
 
 @pytest.mark.slow
@@ -88,9 +92,9 @@ def test_ten_percent_too_little_noise_is_caught(name: str) -> None:
 @pytest.mark.parametrize("seed", [101, 103, 105])
 def test_no_audit_of_four_million_draws_exceeds_the_claim(name: str, seed: int) -> None:
     share = SHARES[name]
-    proved = audit(share, share.noise.sensitivity, 4_000_000, seed)
+    proved = audit(share, share.sensitivity, 4_000_000, seed)
     assert 0.98 * float(share.epsilon) < proved <= float(share.epsilon)
-    assert audit(narrower(share), share.noise.sensitivity, 4_000_000, seed) > float(share.epsilon)
+    assert audit(narrower(share), share.sensitivity, 4_000_000, seed) > float(share.epsilon)
 
 
 @pytest.mark.slow
@@ -108,3 +112,74 @@ def test_a_decision_tells_no_more_than_the_number_that_it_came_from() -> None:
     low, high = (decide(draws(share, value, n, value), +1, threshold, share) for value in (1000, 1001))
     proved = _log_odds(int(high.sum()), int(low.sum()), n)
     assert 0.9 * float(share.epsilon) < proved <= float(share.epsilon)
+
+
+# -- Gaussian noise on grids -------------------------------------------------------------------------------------------
+
+
+def gaussian(sensitivity: int, parts: int, sigma2: int) -> Share:
+    noise = DiscreteGaussian(Fraction(sigma2))
+    return Share(noise, 0, noise.loss(parts), None, Grid(sensitivity, parts))
+
+
+GAUSSIANS = {
+    "a count": gaussian(1, 1, 4),
+    "a person": gaussian(4, 4, 25),
+    "a wide sum on few parts": gaussian(50_000, 4, 20),
+    "parts that do not divide": gaussian(1000, 7, 36),
+}
+
+
+def rho_at_least(low: NDArray[np.int64], high: NDArray[np.int64]) -> float:
+    """What the draws prove about rho: neighbours of Gaussian noise are normal laws at a distance of sqrt(2 rho).
+
+    The distance between the quantiles of one event's two probabilities is at most that; the event is "at least t".
+    """
+    half = len(low) // 2
+
+    def distance(t: int, part: slice) -> float:
+        ends = []
+        for draws_, at in ((high[part], SURE / 2), (low[part], 1 - SURE / 2)):
+            n, k = len(draws_), int(np.sum(draws_ >= t))
+            inside = (k, n - k + 1) if at < 0.5 else (k + 1, n - k)
+            ends.append(float(beta_law.ppf(at, *inside)) if min(inside) > 0 else float(at >= 0.5))
+        return float(norm.ppf(ends[0]) - norm.ppf(ends[1]))
+
+    best = max(np.unique(np.quantile(high, np.linspace(0.05, 0.95, 40))), key=lambda t: distance(t, slice(half)))
+    return max(0.0, distance(best, slice(half, None))) ** 2 / 2
+
+
+def audit_rho(share: Any, n: int, seed: int, sensitivity: int) -> float:
+    """The worst of several pairs of neighbours: a grid moves some of them by less."""
+    starts = (0, 1, sensitivity - 1, 123_457)
+    return max(
+        rho_at_least(draws(share, start, n, seed), draws(share, start + sensitivity, n, seed + 1)) for start in starts
+    )
+
+
+@pytest.mark.parametrize("name", GAUSSIANS)
+def test_no_audit_exceeds_the_rho_that_is_charged(name: str) -> None:
+    share = GAUSSIANS[name]
+    charged = float(share.loss(Coin.ZCDP).amount)
+    assert 0.85 * charged < audit_rho(share, 200_000, 17, share.sensitivity) <= charged
+
+
+@pytest.mark.parametrize("name", GAUSSIANS)
+def test_ten_percent_too_little_gaussian_noise_is_caught(name: str) -> None:
+    share = GAUSSIANS[name]
+    assert audit_rho(narrower(share), 200_000, 19, share.sensitivity) > float(share.loss(Coin.ZCDP).amount)
+
+
+@pytest.mark.parametrize("name", ["a wide sum on few parts", "parts that do not divide"])
+def test_a_part_too_many_is_caught(name: str) -> None:
+    """The price is that of m parts, and the release works with m + 1."""
+    share = GAUSSIANS[name]
+    finer = SimpleNamespace(noise=share.noise, grid=Grid(share.sensitivity, share.grid.parts + 1))
+    assert audit_rho(finer, 200_000, 23, share.sensitivity) > float(share.loss(Coin.ZCDP).amount)
+
+
+@pytest.mark.parametrize("name", ["a person", "parts that do not divide"])
+def test_a_unit_that_moves_a_number_by_one_more_than_was_said_is_caught(name: str) -> None:
+    share = GAUSSIANS[name]
+    step = share.sensitivity + max(1, share.sensitivity // share.grid.parts)
+    assert audit_rho(share, 200_000, 29, step) > float(share.loss(Coin.ZCDP).amount)

@@ -128,12 +128,24 @@ def test_odd_but_lawful_settings_are_charged_what_their_noise_costs(
 ) -> None:
     told: list[str] = []
     session.add_notice_handler(lambda notice: told.append(notice.message_detail or "{}"))
+    session.execute("SET veil.mechanism = tslm")
     for name, value in settings.items():
         session.execute(f"SET veil.{name} = '{value}'")
     session.execute("SELECT ward FROM patient GROUP BY ward HAVING count(*) > 50")
     ((_, amount),) = hospital.charges(spy)
     bill = json.loads(told[-1])
     assert amount > 0 and float(amount) >= bill["epsilon"] ** 2 / 2
+
+
+@pytest.mark.parametrize("settings", [{"beta": "0.999"}, {"alpha": "0.999"}, {"alpha": "0.000001"}, {"beta": "1e-9"}])
+def test_a_certified_decision_is_charged_whether_it_is_answered_or_not(
+    session: psycopg.Connection, hospital: Hospital, spy: str, settings: dict[str, str]
+) -> None:
+    for name, value in settings.items():
+        session.execute(f"SET veil.{name} = '{value}'")
+    state = sqlstate(session, "SELECT ward FROM patient GROUP BY ward HAVING count(*) > 50")
+    ((_, amount),) = hospital.charges(spy)
+    assert state in {None, "54000", "53400"} and amount > 0
 
 
 def test_synopses_are_not_shared_between_analysts(hospital: Hospital, names: Callable[[], str]) -> None:

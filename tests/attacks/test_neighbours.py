@@ -144,6 +144,8 @@ def differences(twins: tuple[Hospital, Hospital], names: Callable[[], str], asks
     one, other = twins
     # Limits of their own: what is left of a table's depends on what other tests have spent.
     first, second = one.new_analyst(names(), "100000"), other.new_analyst(names(), "100000")
+    # At a fixed price: what a staged decision reaches is a function of its noise, and is audited with it.
+    asks = [Ask("SET veil.mechanism = tslm"), *asks]
     with one.connect(first) as here, other.connect(second) as there:
         return [
             ask.sql
