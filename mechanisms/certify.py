@@ -59,9 +59,9 @@ def cert(problem: Problem, tuning: Tuning = Tuning()) -> Solver:  # noqa: B008 (
         for used, refines in _schedule(field, clauses, main, tuning):
             field.take(refines, (yield refines))
             negative = field.refuted(clauses[:used], divided(main, used))
-            if verdicts.look(
-                negative, field.proven(problem.implicants, wrong) & ~negative, credit(field, verdicts.rate)
-            ):
+            proven = field.proven(problem.implicants, wrong) & ~negative
+            credits = credit(field, verdicts.rate) if verdicts.promising(negative) else np.zeros(problem.cells)
+            if verdicts.look(negative, proven, credits):
                 break
         yield from _late_looks(field, clauses, verdicts, problem.beta - main, tuning)
     except CapReached:

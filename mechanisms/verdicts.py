@@ -120,6 +120,10 @@ class Verdicts:
         refuted, false = self._now
         return min(1.0, false / max(1, _lower(refuted, self._cells, self._alone())) / 0.7)
 
+    def promising(self, negative: Mask) -> bool:
+        """Whether credits can certify at all with so many refuted: their luck alone must not be too much."""
+        return -math.log(self._doubt_in_all) / self.rate <= self._allowed * int(np.count_nonzero(negative))
+
     def look(self, negative: Mask, proven: Mask, credits: Estimates) -> bool:
         """Take the verdicts of one step; those groups are tested by it whose fellows are decided well enough."""
         self._steps += 1

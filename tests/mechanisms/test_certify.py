@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 import tracemalloc
@@ -384,11 +385,11 @@ def test_six_hundred_groups_take_milliseconds(tree: Condition[int], coin: Coin) 
     asked = problem(tree, 600, thresholds=(300,) * 4, coin=coin)
     values = np.random.default_rng(1).lognormal(4, 1, (len(asked.tests), 600)).astype(np.int64)
     taken = []
-    for run in range(25):
+    for _ in range(25):
         started = time.process_time()
-        decide(cert, asked, values, seeded(f"quick/{run}"))
+        decide(cert, asked, values, os.urandom)  # as in production
         taken.append(time.process_time() - started)
-    assert min(taken[5:]) < 0.05  # the machine may be busy with other things
+    assert float(np.median(taken[5:])) < 0.05
 
 
 def test_a_choice_too_cheap_for_any_noise_is_not_made() -> None:

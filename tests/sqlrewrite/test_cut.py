@@ -207,10 +207,10 @@ def test_long_texts_are_taken_apart_or_refused_quickly(text: str) -> None:
     took = []
     for _ in range(3):
         lex._remembered.cache_clear()
-        start = time.perf_counter()
+        start = time.process_time()  # whatever else the machine does
         try:
             taken(text)
         except Refusal:
             pass
-        took.append(time.perf_counter() - start)
+        took.append(time.process_time() - start)
     assert min(took) < 0.1
