@@ -216,7 +216,7 @@ def _invitation(host: str, port: int) -> list[str]:
         "",
         "  then, for example:",
         "    \\d patient_data",
-        "    SELECT disease FROM patient_data GROUP BY disease HAVING count(*) > 500;",
+        "    SELECT disease FROM patient_data GROUP BY disease HAVING count(*) > 2500;",
         "    SELECT gender, count(*), avg(age) FROM patient_data GROUP BY gender;",
         "    EXPLAIN SELECT city FROM orders GROUP BY city HAVING sum(amount) > 1000000;",
         "",

@@ -89,6 +89,9 @@ async def _answer(
     }
     fresh: dict[Sameness, tuple[Paid, Stored]] = {}
     remaining: Remaining | None = None
+    if any(each.staged is not None for each in owed.values()):
+        left = (await runtime.ledger.remaining(asker.name)).epsilon
+        owed = {same: each.within(left) for same, each in owed.items()}
     if owed:
         courses = [each.staged.course(each.loss) if each.staged is not None else None for each in owed.values()]
         charges = [

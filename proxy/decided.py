@@ -7,7 +7,7 @@ Which questions are staged: those with a HAVING over public groups, unless the a
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 
@@ -54,6 +54,15 @@ class Decided:
         asked = f"{self.mechanism}{'~' if self.mirror else ''}/{self.problem.alpha}/{self.problem.beta}"
         told_margins = self.mechanism in ("ppwlm", "dppwlm")
         return f"{asked}/{','.join(map(str, self.margins))}" if told_margins else asked
+
+    def within(self, left: Decimal, delta: Decimal) -> Decided:
+        """The same, with at most half of what the analyst has left, unless the analyst said how much.
+
+        A decision that cannot be certified would else go on until nothing is left for any other question.
+        """
+        if self.capped is not None or left <= 0:
+            return self
+        return replace(self, most=_worth(self.problem.coin, left / 2, delta))
 
     def course(self, fixed: Loss) -> Course:
         """The decision at its start; what does not fit at all is refused here, before the till."""

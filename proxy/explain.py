@@ -159,7 +159,7 @@ def _cost(each: Plan, left: Decimal) -> dict[str, float]:
     worst = usual
     if each.staged is not None:
         capped = each.staged.capped
-        worst = float(left if capped is None else min(left, capped))
+        worst = float(left / 2 if capped is None else min(left, capped))
     return {"worst": worst, "expected": usual, "delta": float(each.loss.delta)}
 
 

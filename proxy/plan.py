@@ -111,6 +111,10 @@ class Plan:
         kept = (*self.shares, self.presence.share if self.presence is not None else None)
         return tuple(share for share in kept if share is not None)
 
+    def within(self, left: Decimal) -> Plan:
+        """The plan of one who has this epsilon left."""
+        return self if self.staged is None else replace(self, staged=self.staged.within(left, self.conversion_delta))
+
     @property
     def weights(self) -> Lattice:
         """Statistics as combinations of measures."""

@@ -124,6 +124,5 @@ LONG_RUNS = [
 @pytest.mark.parametrize(("name", "shape", "coin"), LONG_RUNS)
 def test_fifty_thousand_runs_prove_no_more_than_the_charge(name: str, shape: str, coin: Coin) -> None:
     by_frequency, by_likelihood = proved(name, shape, coin, 50_000, LONG)
-    assert by_frequency <= 1 and by_likelihood <= 1 + ROUNDING
-    if coin is Coin.PURE:
-        assert by_frequency > 0.5 and by_likelihood > 0.9, "a bound that proves little tests little"
+    assert 0.3 < by_frequency <= 1, "a bound that proves little tests little"
+    assert 0.8 < by_likelihood <= 1 + ROUNDING

@@ -190,7 +190,7 @@ def test_decisions_in_stages_never_overspend_together(pair: tuple[Proxy, Proxy],
     texts = [[question(300 + 10 * client + i) for i in range(3)] for client in range(8)]
     answered, refused = rush(pair, [who], texts)
     assert {error.sqlstate for error in refused} <= {"53400", "54000"} and answered + len(refused) == 24
-    assert any(error.sqlstate == "53400" for error in refused)
+    assert refused, "there is not enough for all of them"
     with psycopg.connect(ledger) as direct:
         row = direct.execute(
             "SELECT amount FROM provenance.balance WHERE scope = 'analyst' AND name = %s", (who,)
