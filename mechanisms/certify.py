@@ -36,8 +36,7 @@ from mechanisms.verdicts import Tuning, Verdicts
 
 _USUAL = Decimal("0.04")
 """A schedule for larger bounds than this would end before anything can be proven."""
-_CAREFUL = {150: Decimal("0.02"), 600: Decimal("0.05")}
-"""Below so many groups no larger beta is used: it would prove too little about how many do not qualify."""
+_CAREFUL, _MANY = Decimal("0.05"), 600
 _FEW = 150
 """With fewer groups than this a decision is dearer."""
 
@@ -183,8 +182,8 @@ def _betas(problem: Problem) -> tuple[Decimal, ...]:
 
 
 def _main(problem: Problem, tuning: Tuning) -> Decimal:
-    """The bound of the main tests."""
-    most = min([problem.beta, *(bound for cells, bound in _CAREFUL.items() if problem.cells < cells)])
+    """The bound of the main tests. Among few groups a large one proves little about how many do not qualify."""
+    most = problem.beta if problem.cells >= _MANY else min(problem.beta, _CAREFUL)
     return round_down(most * tuning.main)
 
 

@@ -27,7 +27,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from decimal import Decimal
-from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
@@ -36,7 +35,6 @@ from scipy import special
 from mechanisms.decision import Estimates, Mask
 from mechanisms.loss import WIDE, round_down
 
-_STEPS = 100
 _PARTS = Decimal(20)
 """A twentieth of alpha is kept for unlucky bounds, and a twentieth for wrong proofs."""
 _FINE = 2.0**20
@@ -59,8 +57,8 @@ class Tuning:
     choosing_pure: float = 0.25  # price of the choosing step in units of sensitivity / scale
     choosing_zcdp: float = 1.0
     refuting: float = 0.7  # the share of groups that the first clause should refute
-    spare: float = 0.1  # of the false groups allowed, what the stopping rule keeps in reserve ...
-    most_spare: float = 2.5  # ... up to so many
+    slack: float = 0.1  # of the false groups allowed, what the stopping rule keeps in reserve ...
+    most_slack: float = 1.5  # ... up to so many
     reserve: float = 0.2  # of the false groups allowed, for the luck of the credits
 
 
@@ -82,7 +80,7 @@ class Verdicts:
         self.late_wrong = round_down(self.wrong * (1 - tuning.main))
         self._doubt_in_all = float(self.wrong)
         self._allowed = float(alpha - 2 * self.wrong)
-        self._spare = min(tuning.most_spare, max(0.0, tuning.spare * self._allowed * cells - 0.5))
+        self._slack = min(tuning.most_slack, tuning.slack * self._allowed * cells)
         # Steep credits need little reserve and are earned late: the reserve is a fixed part of what is allowed.
         reserve = tuning.reserve * self._allowed * max(1, cells)
         self.rate = min(3.0, -math.log(self._doubt_in_all / 2000) / reserve)
@@ -133,8 +131,8 @@ class Verdicts:
         undecided = ~(negative | proven)
         own = np.ceil(np.maximum(0.0, ~negative - credits) * _FINE) / _FINE
         refuted, open_, owed = int(np.count_nonzero(negative)), int(np.count_nonzero(undecided)), float(own.sum())
-        # What the others look like to a group: its own part is taken out, and something is kept in reserve for it.
-        spare = self._spare
+        # What the others look like to a group: its own part is taken out, and it counts as one that is false.
+        spare = 1 + self._slack
         lucky = self._luck + spare
         self._now = refuted, min(open_ + spare, owed + lucky)
         most = self._allowed * refuted
@@ -171,13 +169,9 @@ class Verdicts:
         return (_Mistaken(self._beta, self._doubt(), self._cells),)
 
     def _doubt(self) -> float:
-        """Of this step: a quarter of all doubt for N, and as much for the credits' luck; the rest for late looks.
-
-        The first hundred steps have two thirds of it in equal parts, all others the rest.
-        """
-        later = self._steps - _STEPS
-        part = Fraction(2, 3 * _STEPS) if later <= 0 else Fraction(1, 3 * later * (later + 1))
-        return self._doubt_in_all / 4 * float(part)
+        """Of this step: a quarter of all doubt for N, and as much for the credits' luck; the rest for late looks."""
+        step = max(1, self._steps)
+        return self._doubt_in_all / 4 / (step * (step + 1))
 
 
 def _lower(refuted: int, cells: int, mistaken: tuple[_Mistaken, ...]) -> int:

@@ -133,7 +133,7 @@ def test_all_doubts_and_wrong_proofs_and_what_is_allowed_add_up_to_alpha(alpha: 
 
 def test_what_is_certified_is_few_enough() -> None:
     for undecided, certified in ((9, True), (14, False)):
-        verdicts = Verdicts(120, Decimal("0.1"), Decimal("0.05"), Tuning(most_spare=-10.0))
+        verdicts = Verdicts(120, Decimal("0.1"), Decimal("0.05"), Tuning(most_slack=-10.0))
         negative = np.arange(120) >= undecided
         verdicts.look(negative, ~negative & False, np.full(120, -1.0))
         assert verdicts.settled
