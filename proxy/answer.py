@@ -151,7 +151,7 @@ async def _decide(
     query = generate(each.question, house.seed)
     exact = await reader.measure(receipt, query, lambda rows: Exact(domain.fill(rows)), reading.carried)
     statistics = exact.combine(each.weights)
-    staged, delta = Staged(statistics, planned.problem), each.conversion_delta
+    staged, delta = Staged(statistics, planned.asked), each.conversion_delta
     decision, receipt = await decide(runtime.ledger, receipt, course, staged, each.loss, planned.most, delta)
     kept = np.flatnonzero(decision.kept).astype(np.int64)
     shown = np.array([place for place, share in enumerate(each.shares) if share is not None], dtype=np.int64)

@@ -55,6 +55,11 @@ class Decided:
         told_margins = self.mechanism in ("ppwlm", "dppwlm")
         return f"{asked}/{','.join(map(str, self.margins))}" if told_margins else asked
 
+    @property
+    def asked(self) -> Problem:
+        """What the mechanism itself decides, and its releases are about."""
+        return mirrored(self.problem) if self.mirror else self.problem
+
     def within(self, left: Decimal, delta: Decimal) -> Decided:
         """The same, with at most half of what the analyst has left, unless the analyst said how much.
 
@@ -72,15 +77,14 @@ class Decided:
                 "the numbers asked for leave nothing of what the question may spend for its decision",
                 hint="Write a larger veil.margin, or SET veil.max_epsilon higher.",
             )
-        return Course(self.problem, solver(self.mechanism, self.problem, self.margins, mirror=self.mirror), left)
+        return Course(self.asked, solver(self.mechanism, self.problem, self.margins, mirror=self.mirror), left)
 
     def usual(self) -> Loss:
         """What the decision usually costs: of the papers' mechanisms, their first stage."""
         if self.mechanism == _BEST:
-            asked = mirrored(self.problem) if self.mirror else self.problem
-            return foreseen(asked, asked.alpha)
+            return foreseen(self.asked, self.asked.alpha)
         return Course(
-            self.problem, solver(self.mechanism, self.problem, self.margins, mirror=self.mirror), _NO_CAP
+            self.asked, solver(self.mechanism, self.problem, self.margins, mirror=self.mirror), _NO_CAP
         ).need
 
     def prices(self) -> dict[str, Loss]:
