@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from mechanisms.condition import And, Condition, Leaf, Or
 from mechanisms.course import Course
+from mechanisms.errors import Refusal
 from mechanisms.release import Staged, release, release_found
 from mechanisms.threshold import decide as beyond
 from mechanisms.values import Exact, Noisy
@@ -30,7 +31,7 @@ from proxy.bill import Groups, bill, promised, sentence
 from proxy.conversation import Conversation, Reading
 from proxy.plan import Plan, StatementPlan, plan
 from proxy.runtime import House, Runtime
-from proxy.staging import Paid, decide, reserved, settle
+from proxy.staging import Paid, decide, give_back, reserved, settle
 from proxy.wishes import Wishes
 from sqlrewrite.bounds import Told, bound_texts
 from sqlrewrite.catalog import Key
@@ -99,11 +100,19 @@ async def _answer(
         ]
         async with runtime.backend.reader() as reader:  # there before the till: what cannot be read costs nothing
             receipts = await runtime.ledger.charge_all(charges)
-            for (same, each), course, receipt in zip(owed.items(), courses, receipts, strict=True):
-                if course is None:
-                    paid, stored = Paid.at_once(receipt), Stored(await _measure(reader, receipt, each, house, reading))
-                else:
-                    paid, stored = await _decide(runtime, reader, receipt, each, course, house, reading)
+            waiting = dict(zip(owed, zip(courses, receipts, strict=True), strict=True))
+            for same, each in owed.items():
+                course, receipt = waiting.pop(same)
+                try:
+                    if course is None:
+                        noisy = await _measure(reader, receipt, each, house, reading)
+                        paid, stored = Paid.at_once(receipt), Stored(noisy)
+                    else:
+                        paid, stored = await _decide(runtime, reader, receipt, each, course, house, reading)
+                except Refusal:
+                    # The statement is refused: decisions that have not begun have looked at nothing.
+                    await give_back(runtime.ledger, [later for begun, later in waiting.values() if begun is not None])
+                    raise
                 fresh[same] = paid, await runtime.synopses.keep(same, stored, receipt)
                 remaining = paid.remaining
     remaining = remaining or await runtime.ledger.remaining(asker.name)

@@ -83,9 +83,7 @@ class Decided:
         """What the decision usually costs: of the papers' mechanisms, their first stage."""
         if self.mechanism == _BEST:
             return foreseen(self.asked, self.asked.alpha)
-        return Course(
-            self.asked, solver(self.mechanism, self.problem, self.margins, mirror=self.mirror), _NO_CAP
-        ).need
+        return Course(self.asked, solver(self.mechanism, self.problem, self.margins, mirror=self.mirror), _NO_CAP).need
 
     def prices(self) -> dict[str, Loss]:
         """What the decision usually costs at some alphas; for ``cert`` only, whose price depends on it."""

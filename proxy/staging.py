@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -96,6 +96,15 @@ async def settle(
         log.error("charge %s could not be settled: all that was reserved stays spent", receipt.id)
         return Paid.at_once(receipt)
     return Paid(settled.loss, settled.epsilon, settled.remaining)
+
+
+async def give_back(ledger: Ledger, receipts: Sequence[Receipt]) -> None:
+    """Settle decisions that never began: nothing was read for them."""
+    for receipt in receipts:
+        try:
+            await ledger.settle(receipt, Loss.nothing(receipt.paid.coin), None, {"refused": "not begun"})
+        except NotSettledError:
+            log.error("charge %s could not be settled: all that was reserved stays spent", receipt.id)
 
 
 def predicate_loss(
