@@ -8,4 +8,10 @@ A file that has been applied anywhere is never edited again (its checksum is rec
     0004_registration  protect, publish, declare_attribute, refresh
     0005_reports       epsilon_of, and the views budget, total, history, matrix
     0006_roles         pgveil_reader, pgveil_admin, and what they may touch
+    0007_stages        reserve and settle; what each group of a question lost
+    0008_views         what each view lost: column limits, and the provenance table of analysts by views
+    0009_delegation    budgets that are lent, and groups of analysts that do not collude
+    0010_releases      hidden global synopses, and what each analyst knows of them
+    0011_chain         the journal as a hash chain; a part of it that is lost is accepted as spent
+    0012_administration  reports per view, fairness, notices, replicas
 """

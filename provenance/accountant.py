@@ -7,8 +7,10 @@ database's triggers do: it takes the rows of the journal, one by one, into balan
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from decimal import ROUND_DOWN, ROUND_UP, Context, Decimal, Inexact, InvalidOperation, localcontext
+from fractions import Fraction
 
 from mechanisms.loss import Coin, Loss, amount_within, epsilon_of
 from provenance.errors import LimitReached, NotActive, SettlementError
@@ -21,8 +23,11 @@ from provenance.model import (
     Books,
     Deployment,
     Entry,
+    Grant,
+    Lending,
     Remaining,
     Stage,
+    View,
 )
 
 MOST_PRIVILEGE = 10
@@ -30,7 +35,8 @@ MOST_PRIVILEGE = 10
 
 _UNIT = Decimal("1e-18")
 _WIDE = Context(prec=80)
-_EXACT = Context(prec=200, traps=[InvalidOperation, Inexact])
+EXACT = Context(prec=200, traps=[InvalidOperation, Inexact])
+"""Sums of what was spent lose no digit."""
 
 
 def limit(deployment: Deployment, analyst: Analyst) -> Decimal:
@@ -54,9 +60,12 @@ def epsilon_spent(deployment: Deployment, amount: Decimal) -> Decimal:
 
 def remaining(deployment: Deployment, analyst: Analyst, balances: Balances) -> Remaining:
     """What is left in epsilon, never negative."""
+    own, spare = limit(deployment, analyst), spare_of(balances.lending)
+    if spare:
+        own = epsilon_spent(deployment, EXACT.add(worth(deployment, own), spare))
     return Remaining(
-        analyst=_left(deployment, limit(deployment, analyst), balances.analyst),
-        table=_left(deployment, deployment.epsilon, balances.table),
+        analyst=_left(deployment, own, _counted(balances)),
+        table=_left(deployment, deployment.epsilon, balances.coalition or balances.table),
     )
 
 
@@ -65,8 +74,18 @@ def remaining_epsilon(deployment: Deployment, analyst: Analyst, balances: Balanc
     return remaining(deployment, analyst, balances).epsilon
 
 
-def admit(deployment: Deployment, analyst: Analyst, balances: Balances, asked: Loss) -> Balances:
+def admit(
+    deployment: Deployment,
+    analyst: Analyst,
+    balances: Balances,
+    asked: Loss,
+    table: Decimal | None = None,
+    views: Mapping[int, Decimal] | None = None,
+) -> Balances:
     """The balances after the loss, or the refusal that names the limit in the way.
+
+    ``table`` is what the protected database itself loses (None: as much as the analyst learns), ``views`` what the
+    global synopsis of each view loses.
 
     *Guarantee*: a fixed-limit filter (Whitehouse et al. 2023): what is admitted keeps every sum within its limit,
     however the next question was chosen.
@@ -77,9 +96,90 @@ def admit(deployment: Deployment, analyst: Analyst, balances: Balances, asked: L
         raise ValueError(f"a loss in {asked.coin.value} cannot be charged to a ledger in {deployment.coin.value}")
     if not (asked.amount.is_finite() and asked.delta.is_finite()) or asked.amount < 0 or asked.delta < 0:
         raise ValueError("a loss is a finite number that is not negative")
-    own = _after(deployment, limit(deployment, analyst), balances.analyst, asked, f'analyst "{analyst.name}"')
-    table = _after(deployment, deployment.epsilon, balances.table, asked, "the protected database")
-    return Balances(analyst=own, table=table)
+    own, counted, spare = limit(deployment, analyst), _counted(balances), spare_of(balances.lending)
+    _after(deployment, own, counted, asked, f'analyst "{analyst.name}"', spare)
+    over = EXACT.subtract(EXACT.add(counted.amount, asked.amount), max(counted.amount, worth(deployment, own)))
+    lost = asked if table is None else Loss(asked.coin, table, asked.delta)
+    group = balances.coalition
+    if group is None:
+        _after(deployment, deployment.epsilon, balances.table, lost, "the protected database")
+    else:
+        # Others may have paid for what the group learns now, so that it counts in full (DProvDB, section 7).
+        group = _after(deployment, deployment.epsilon, group, asked, f'the coalition of analyst "{analyst.name}"')
+    after = {id_: _view_after(deployment, balances.views[id_], lost) for id_, lost in (views or {}).items()}
+    return Balances(
+        analyst=_moved(balances.analyst, asked.amount, asked.delta),
+        table=_moved(balances.table, lost.amount, lost.delta),
+        views={**balances.views, **after},
+        lending=_drawn(balances.lending, max(over, Decimal(0))),
+        coalition=group,
+    )
+
+
+def spare_of(lending: Lending) -> Decimal:
+    """What can be drawn from grants, in coin: no grantor gives more than is there."""
+    rooms: dict[str, Decimal] = {}
+    total = Decimal(0)
+    for grant in lending.grants:
+        room = rooms.get(grant.grantor, grant.room)
+        taken = min(grant.left, room)
+        rooms[grant.grantor] = EXACT.subtract(room, taken)
+        total = EXACT.add(total, taken)
+    return total
+
+
+def draws(before: Lending, after: Lending) -> dict[int, Decimal]:
+    """What each grant has paid in between."""
+    paid = zip(before.grants, after.grants, strict=True)
+    return {was.id: EXACT.subtract(was.left, now.left) for was, now in paid if was.left != now.left}
+
+
+def returned(paid: Mapping[int, Decimal], back: Decimal) -> dict[int, Decimal]:
+    """What each grant gets back of what it paid for a question: grants first, the last one first of all."""
+    given: dict[int, Decimal] = {}
+    for id_, amount in reversed(list(paid.items())):
+        given[id_] = min(amount, back)
+        back = EXACT.subtract(back, given[id_])
+    return {id_: amount for id_, amount in given.items() if amount}
+
+
+def _drawn(lending: Lending, amount: Decimal) -> Lending:
+    """After an amount beyond the analyst's own limit was drawn."""
+    grants: list[Grant] = []
+    rooms: dict[str, Decimal] = {}
+    left = amount
+    for grant in lending.grants:
+        room = rooms.get(grant.grantor, grant.room)
+        taken = min(grant.left, room, left)
+        rooms[grant.grantor], left = EXACT.subtract(room, taken), EXACT.subtract(left, taken)
+        grants.append(replace(grant, left=EXACT.subtract(grant.left, taken), room=room))
+    grants = [replace(grant, room=rooms[grant.grantor]) for grant in grants]
+    return Lending(lending.given, EXACT.add(lending.drawn, amount), tuple(grants))
+
+
+def _counted(balances: Balances) -> Balance:
+    """What counts against the analyst's own limit."""
+    lending = balances.lending
+    own = EXACT.add(EXACT.subtract(balances.analyst.amount, lending.drawn), lending.given)
+    return replace(balances.analyst, amount=own)
+
+
+def _view_after(deployment: Deployment, view: View, asked: Decimal) -> View:
+    """The view after its global synopsis has cost so much more, or the refusal."""
+    loss = Loss(deployment.coin, asked)
+    if view.epsilon_limit is None:
+        # Water-filling: a view loses no more than the protected database does, whose limit was looked at.
+        return replace(view, spent=EXACT.add(view.spent, asked))
+    most = min(view.epsilon_limit, deployment.epsilon)
+    return replace(view, spent=_after(deployment, most, Balance(view.spent), loss, f"view {view.label}").amount)
+
+
+def in_proportion(part: Decimal, whole: Decimal, total: Decimal) -> Decimal:
+    """As much of the total as the part is of the whole, rounded up; of nothing everything is all of it."""
+    if part == whole or not whole:
+        return total
+    exactly = Fraction(part) * Fraction(total) / Fraction(whole)
+    return min(total, EXACT.multiply(Decimal(-(-exactly.numerator * 10**18 // exactly.denominator)), _UNIT))
 
 
 def less(whole: Loss, part: Loss) -> Loss:
@@ -91,23 +191,44 @@ def less(whole: Loss, part: Loss) -> Loss:
         raise SettlementError(f"{part.coin.value} is no part of {whole.coin.value}")
     if part.amount > whole.amount or part.delta > whole.delta:
         raise SettlementError(f"{part} is more than {whole}")
-    return Loss(whole.coin, _EXACT.subtract(whole.amount, part.amount), _EXACT.subtract(whole.delta, part.delta))
+    return Loss(whole.coin, EXACT.subtract(whole.amount, part.amount), EXACT.subtract(whole.delta, part.delta))
 
 
-def settle(balances: Balances, back: Loss) -> Balances:
-    """The balances after a settlement: both limits regain the same."""
+def settle(
+    balances: Balances, back: Loss, table: Decimal | None = None, grants: Mapping[int, Decimal] | None = None
+) -> Balances:
+    """The balances after a settlement, and the grants with what came back to them; views are left as they were."""
     amount, delta = back.amount.copy_negate(), back.delta.copy_negate()
-    return Balances(analyst=_moved(balances.analyst, amount, delta), table=_moved(balances.table, amount, delta))
+    lost = amount if table is None else table.copy_negate()
+    lending, given = balances.lending, grants or {}
+    more = tuple(replace(each, left=EXACT.add(each.left, given.get(each.id, Decimal(0)))) for each in lending.grants)
+    for came_back in given.values():
+        lending = replace(lending, drawn=EXACT.subtract(lending.drawn, came_back))
+    return replace(
+        balances,
+        analyst=_moved(balances.analyst, amount, delta),
+        table=_moved(balances.table, lost, delta),
+        lending=replace(lending, grants=more),
+        coalition=None if balances.coalition is None else _moved(balances.coalition, amount, delta),
+    )
 
 
 def fold(journal: Iterable[Entry]) -> Books:
     """What the rows of a journal add up to; a row that the database would not have taken is an error."""
     table, analysts, questions = Balance(), dict[str, Balance](), dict[int, Account]()
+    views, spending = dict[int, Decimal](), dict[tuple[str, int], Decimal]()
     for entry in journal:
         questions[entry.question] = _follow(questions.get(entry.question), entry)
-        table = _moved(table, entry.amount, entry.delta)
+        lost = entry.amount if entry.table is None else entry.table
+        if not min(entry.amount, Decimal(0)) <= lost <= max(entry.amount, Decimal(0)):
+            raise SettlementError(f"the journal cannot hold {entry}")
+        table = _moved(table, lost, entry.delta)
         analysts[entry.analyst] = _moved(analysts.get(entry.analyst, Balance()), entry.amount, entry.delta)
-    return Books(table, analysts, questions)
+        for view, (learned, released) in entry.parts.items():
+            views[view] = EXACT.add(views.get(view, Decimal(0)), released)
+            key = entry.analyst, view
+            spending[key] = EXACT.add(spending.get(key, Decimal(0)), learned)
+    return Books(table, analysts, questions, views, spending)
 
 
 def _follow(before: Account | None, entry: Entry) -> Account:
@@ -131,7 +252,7 @@ def _follow(before: Account | None, entry: Entry) -> Account:
 
 
 def _moved(balance: Balance, amount: Decimal, delta: Decimal) -> Balance:
-    return Balance(_EXACT.add(balance.amount, amount), _EXACT.add(balance.delta, delta))
+    return Balance(EXACT.add(balance.amount, amount), EXACT.add(balance.delta, delta))
 
 
 def not_active(name: str) -> NotActive:
@@ -139,10 +260,16 @@ def not_active(name: str) -> NotActive:
     return NotActive(f'analyst "{name}" is not active', hint="Ask the administrator.")
 
 
-def _after(deployment: Deployment, epsilon: Decimal, balance: Balance, asked: Loss, whose: str) -> Balance:
+def _after(
+    deployment: Deployment, epsilon: Decimal, balance: Balance, asked: Loss, whose: str, spare: Decimal = Decimal(0)
+) -> Balance:
     after = _moved(balance, asked.amount, asked.delta)
+    most = worth(deployment, epsilon)
+    # What is above the limit already (it was lowered) takes nothing from what others lend.
+    most = EXACT.add(max(most, balance.amount), spare) if spare else most
     # A part that asks for nothing passes, even under a limit that was lowered below what is spent.
-    if asked.amount and after.amount > worth(deployment, epsilon):
+    if asked.amount and after.amount > most:
+        epsilon = epsilon_spent(deployment, most) if spare else epsilon
         left = _left(deployment, epsilon, balance)
         raise LimitReached(
             f"the privacy limit of {whose} is reached",

@@ -26,10 +26,23 @@ class StaleCatalog(Refusal):
     sqlstate = "40001"
 
 
+class StaleSynopsis(StaleCatalog):
+    """What the question was planned on has changed meanwhile: plan it again; nothing was spent."""
+
+
 class LedgerUnreachable(Refusal):
     """The provenance database does not answer; nothing is said of why, and no data is read.
 
     58000 is what a client sees whichever of pgveil's databases failed.
+    """
+
+    sqlstate = "58000"
+
+
+class LedgerGap(Refusal):
+    """The ledger lacks charges that this process has seen: it was restored from an older copy; nothing is spent.
+
+    An administrator accepts what is missing as spent (``provenance.accept_gap``), and questions go on.
     """
 
     sqlstate = "58000"

@@ -18,24 +18,27 @@ from psycopg.rows import TupleRow
 from psycopg.types.json import Jsonb
 from psycopg_pool import AsyncConnectionPool
 
-from mechanisms.loss import Coin, Loss
-from provenance import accountant, model
+from mechanisms.loss import Loss
+from provenance import accountant, entries, model
+from provenance import ledger_sql as sql
+from provenance.chain import Anchor, Link, Witness, gap
+from provenance.entries import Held
 from provenance.errors import (
     CommitUnknownError,
+    LedgerGap,
     LedgerUnreachable,
     LimitReached,
     NotActive,
     NotSettledError,
     SettlementError,
-    StaleCatalog,
+    StaleSynopsis,
 )
 from provenance.model import (
-    Allocation,
     Analyst,
-    Balance,
     Balances,
     Charge,
     Deployment,
+    Part,
     PredicateLoss,
     Receipt,
     Remaining,
@@ -45,49 +48,7 @@ from provenance.model import (
 
 log = logging.getLogger(__name__)
 Pool = AsyncConnectionPool[AsyncConnection[TupleRow]]
-
-# 'table' sorts behind 'analyst', so that everybody takes the table's lock first: no deadlock.
-_LOCK = """
-SELECT scope, amount, delta FROM provenance.balance
-WHERE (scope = 'table' AND name = '') OR (scope = 'analyst' AND name = %s)
-ORDER BY scope DESC FOR UPDATE"""
-
-# A statement of its own: its snapshot is taken when the lock is held, so that it sees every earlier charge and change.
-STATE = """
-SELECT d.coin, d.epsilon, d.delta, d.allocation, d.expansion, d.conversion_delta, d.payment_delta, d.registry_version,
-       (SELECT coalesce(sum(o.privilege), 0) FROM provenance.analyst o WHERE o.active)::bigint,
-       a.name, a.privilege, a.epsilon_limit, a.settings, a.active
-FROM provenance.deployment d LEFT JOIN provenance.analyst a ON a.name = %s"""
-
-_RELATION = "SELECT data_version, label FROM provenance.relation WHERE id = %s AND active"
-
-_INSERT = """
-INSERT INTO provenance.charge (analyst, relation, relation_id, data_version, registry_version, fingerprint, question,
-                               mechanism, coin, amount, delta, epsilon, bill, stage)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) RETURNING id"""
-
-# What was ever reserved for the question that a receipt is for, and whether it is settled.
-_HELD = """
-SELECT h.amount, h.delta, h.settled FROM provenance.charge c CROSS JOIN LATERAL (
-    SELECT sum(m.amount) AS amount, sum(m.delta) AS delta, bool_or(m.stage = 'settle') AS settled
-    FROM provenance.charge m WHERE m.id = c.id OR m.question_of = c.id) h
-WHERE c.id = %s AND c.question_of IS NULL AND c.stage = 'reserve' AND c.analyst = %s AND c.relation_id = %s
-  AND c.data_version = %s AND c.registry_version = %s AND c.fingerprint = %s"""
-
-_FOLLOW = """
-INSERT INTO provenance.charge (analyst, relation, relation_id, data_version, registry_version, fingerprint, question,
-                               mechanism, coin, question_of, stage, amount, delta, epsilon, bill)
-SELECT c.analyst, c.relation, c.relation_id, c.data_version, c.registry_version, c.fingerprint, c.question,
-       c.mechanism, c.coin, c.id, %s, %s, %s, %s, %s
-FROM provenance.charge c WHERE c.id = %s RETURNING id"""
-
-_LOSSES = """
-INSERT INTO provenance.charge_loss (charge, levels, level_of, groups, min_entropy)
-VALUES (coalesce(%s, currval('provenance.charge_id_seq')), %s, %s, %s, %s) RETURNING charge"""
-
-_BALANCES = """
-SELECT scope, amount, delta FROM provenance.balance
-WHERE (scope = 'table' AND name = '') OR (scope = 'analyst' AND name = %s)"""
+Statement = tuple[str, Sequence[Any]]
 
 
 @asynccontextmanager
@@ -116,20 +77,38 @@ class Ledger:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
+        self._witness = Witness()
+
+    def remember(self, witness: Witness) -> None:
+        """From now on, charge only what this witness vouches for."""
+        self._witness = witness
+
+    async def vouch(self) -> None:
+        """Look whether the ledger is the one that this process has seen, and move the anchor to its present end."""
+        async with connected(self._pool) as conn:
+            await self._witness.vouch(conn)
 
     async def charge(self, charge: Charge) -> Receipt:
         """Pay for one question; see ``charge_all``."""
         (receipt,) = await self.charge_all([charge])
         return receipt
 
-    async def charge_all(self, charges: Sequence[Charge]) -> list[Receipt]:
+    async def charge_all(self, charges: Sequence[Charge], also: Sequence[Statement] = ()) -> list[Receipt]:
         """Pay for the questions of one analyst's statement in one transaction: for all of them or for none.
+
+        The statements of ``also`` run in it after the charges, and each must return one row; where one returns none,
+        what the question was planned on has changed: StaleSynopsis, and nothing is spent.
 
         *Guarantee*: a receipt exists only if the charge is committed and every limit holds with it included; a
         connection lost at COMMIT gives no receipt, and what it may have committed stays spent.
         """
+        try:
+            async with self._transaction() as conn:
+                return await self._charge(conn, charges, also)
+        except LedgerGap:
+            await self.vouch()  # an administrator may have accepted it: once more, if so
         async with self._transaction() as conn:
-            return await self._charge(conn, charges)
+            return await self._charge(conn, charges, also)
 
     async def reserve_more(self, receipt: Receipt, loss: Loss, epsilon: Decimal | None = None) -> Receipt:
         """Pay for the next stage of a staged question; ``epsilon`` is the whole question's own loss, if known better.
@@ -138,18 +117,21 @@ class Ledger:
         reservation, whatever has changed since: a question goes on with the numbers that it read.
         """
         async with self._transaction() as conn:
-            deployment, analyst, balances, _ = await _held(conn, receipt)
+            deployment, analyst, before, held = await self._held(conn, receipt)
+            table, parts = held.grown(receipt.charge, (held.loss + loss).amount)
+            views = {view: released for view, (_, released) in parts.items()}
             try:
-                balances = accountant.admit(deployment, analyst, balances, loss)
+                balances = accountant.admit(deployment, analyst, before, loss, table, views)
             except (LimitReached, NotActive) as refusal:
                 raise type(refusal)(
                     refusal.message, detail=_told(refusal.detail, receipt, deployment), hint=refusal.hint
                 ) from None
             paid = receipt.paid + loss
             own = accountant.epsilon_spent(deployment, paid.amount) if epsilon is None else epsilon
-            await _committed(
-                conn, [(_FOLLOW, (Stage.RESERVE.value, loss.amount, loss.delta, own, Jsonb({}), receipt.id))]
-            )
+            draws = accountant.draws(before.lending, balances.lending)
+            amounts = (loss.amount, loss.delta, own, Jsonb({}), table, *_columns(parts), *_paid(draws))
+            row = (sql.FOLLOW, (Stage.RESERVE.value, *amounts, receipt.id))
+            await self._committed(conn, [row], (deployment, analyst), balances)
             remaining = accountant.remaining(deployment, analyst, balances)
             added = loss if receipt.added is None else receipt.added + loss
             return Receipt(receipt.id, receipt.charge, own, remaining, model._TILL, added)
@@ -172,17 +154,21 @@ class Ledger:
             raise SettlementError(f"a group lost {groups.most} in a question that reached {reached.amount}")
         try:
             async with self._transaction() as conn:
-                deployment, analyst, balances, held = await _held(conn, receipt)
-                net = accountant.less(held, back)
+                deployment, analyst, balances, held = await self._held(conn, receipt)
+                net = accountant.less(held.loss, back)
+                table, parts = held.grown(receipt.charge, net.amount)
                 own = accountant.epsilon_spent(deployment, net.amount) if epsilon is None or net != reached else epsilon
-                amounts = (back.amount.copy_negate(), back.delta.copy_negate())
-                rows = [(_FOLLOW, (Stage.SETTLE.value, *amounts, own, Jsonb(dict(bill or {})), receipt.id))]
+                given = accountant.returned(held.grants, back.amount)
+                balances = accountant.settle(balances, back, table.copy_negate(), given)
+                amounts = (back.amount.copy_negate(), back.delta.copy_negate(), own, Jsonb(dict(bill or {})), table)
+                grants = _paid({id_: amount.copy_negate() for id_, amount in given.items()})
+                row = (Stage.SETTLE.value, *amounts, *_columns(parts), *grants, receipt.id)
+                rows: list[Statement] = [(sql.FOLLOW, row)]
                 if groups is not None:
-                    rows.append((_LOSSES, _losses(receipt.id, groups)))
-                await _committed(conn, rows)
-                remaining = accountant.remaining(deployment, analyst, accountant.settle(balances, back))
-                return Settled(receipt.id, net, own, remaining)
-        except (CommitUnknownError, LedgerUnreachable) as lost:
+                    rows.append((sql.LOSSES, entries.losses_of(receipt.id, groups)))
+                await self._committed(conn, rows, (deployment, analyst), balances)
+                return Settled(receipt.id, net, own, accountant.remaining(deployment, analyst, balances))
+        except (CommitUnknownError, LedgerUnreachable, LedgerGap) as lost:
             raise NotSettledError(
                 "the ledger could not be told what the question reached: what was reserved stays spent",
                 hint="Ask again later; if it lasts, tell the administrator.",
@@ -198,15 +184,32 @@ class Ledger:
                     await conn.rollback()
                 raise
 
-    async def verdict(self, analyst: str, asked: Loss) -> LimitReached | None:
-        """What the till would say to such a charge now; nothing is spent and nothing is locked."""
+    async def verdict(
+        self,
+        analyst: str,
+        asked: Loss,
+        table: Decimal | None = None,
+        parts: Sequence[tuple[int, Part]] = (),
+    ) -> LimitReached | None:
+        """What the till would say to such a charge now; nothing is spent and nothing is locked.
+
+        ``parts`` are those of the charges, each with its relation's id.
+        """
         async with connected(self._pool) as conn, conn.pipeline():
-            state = await conn.execute(STATE, (analyst,))
-            totals = await conn.execute(_BALANCES, (analyst,))
-            deployment, who = _read_state(await state.fetchone(), analyst)
-            balances = _balances(await totals.fetchall())
+            state = await conn.execute(sql.STATE, (analyst,))
+            totals = await conn.execute(sql.BALANCES, (analyst,))
+            more = await conn.execute(sql.CIRCUMSTANCES, {"analyst": analyst, "charge": None})
+            views = await conn.execute(sql.LOOK_AT_VIEWS, (entries.wanted(parts),)) if parts else None
+            deployment, who = entries.state_of(await state.fetchone(), analyst)
+            found = await views.fetchall() if views is not None else []
+            balances = entries.balances_of(await totals.fetchall(), await more.fetchone(), deployment, who, found)
         try:
-            accountant.admit(deployment, who, balances, asked)
+            accountant.admit(deployment, who, balances, asked, table)
+            for place, view, *_ in found:
+                balances = accountant.admit(
+                    *(deployment, who, balances, Loss.nothing(asked.coin), Decimal(0)),
+                    {int(view): parts[int(place) - 1][1].table},
+                )
         except LimitReached as refusal:
             return refusal
         return None
@@ -214,83 +217,146 @@ class Ledger:
     async def remaining(self, analyst: str) -> Remaining:
         """What an active analyst has left: for the bill of an answer that was free."""
         async with connected(self._pool) as conn, conn.pipeline():
-            state = await conn.execute(STATE, (analyst,))
-            totals = await conn.execute(_BALANCES, (analyst,))
-            deployment, who = _read_state(await state.fetchone(), analyst)
+            state = await conn.execute(sql.STATE, (analyst,))
+            totals = await conn.execute(sql.BALANCES, (analyst,))
+            more = await conn.execute(sql.CIRCUMSTANCES, {"analyst": analyst, "charge": None})
+            deployment, who = entries.state_of(await state.fetchone(), analyst)
             if not who.active:
                 raise accountant.not_active(analyst)
-            return accountant.remaining(deployment, who, _balances(await totals.fetchall()))
+            balances = entries.balances_of(await totals.fetchall(), await more.fetchone(), deployment, who)
+            return accountant.remaining(deployment, who, balances)
 
-    async def _charge(self, conn: AsyncConnection[TupleRow], charges: Sequence[Charge]) -> list[Receipt]:
+    async def _charge(
+        self, conn: AsyncConnection[TupleRow], charges: Sequence[Charge], also: Sequence[Statement]
+    ) -> list[Receipt]:
         name = charges[0].analyst
         if any(charge.analyst != name for charge in charges):
             raise ValueError("a statement has one analyst")
+        parts = [(charge.relation_id, part) for charge in charges for part in charge.parts]
+        seen = self._witness.seen
         async with conn.pipeline():  # first round trip: BEGIN, lock, read
-            locked = await conn.execute(_LOCK, (name,))
-            state = await conn.execute(STATE, (name,))
-            relations = [await conn.execute(_RELATION, (charge.relation_id,)) for charge in charges]
-            deployment, analyst = _read_state(await state.fetchone(), name)
+            locked = await conn.execute(sql.LOCK, (name,))
+            state = await conn.execute(sql.STATE, (name,))
+            more = await conn.execute(sql.CIRCUMSTANCES, {"analyst": name, "charge": seen and seen.charge})
+            relations = [await conn.execute(sql.RELATION, (charge.relation_id,)) for charge in charges]
+            answered = [await conn.execute(sql.ANSWERED, _same(each)) for each in charges if each.accuracy is not None]
+            views = await conn.execute(sql.OPEN_VIEWS, (entries.wanted(parts),)) if parts else None
+            circumstances = _vouched(seen, await more.fetchone())
+            deployment, analyst = entries.state_of(await state.fetchone(), name)
             labels = [
-                _check_versions(charge, deployment, await relation.fetchone())
+                entries.label_of(charge, deployment, await relation.fetchone())
                 for charge, relation in zip(charges, relations, strict=True)
             ]
-            balances = _balances(await locked.fetchall())
+            if any([await each.fetchone() is not None for each in answered]):
+                raise StaleSynopsis("the question was answered meanwhile", hint="Ask again: it is free.")
+            opened = await views.fetchall() if views is not None else []
+            balances = entries.balances_of(await locked.fetchall(), circumstances, deployment, analyst, opened)
+        ids = iter([int(row[1]) for row in opened])
+        rows: list[Statement] = []
         epsilons: list[Decimal] = []
-        for charge in charges:
-            balances = accountant.admit(deployment, analyst, balances, charge.loss)
+        for charge, label in zip(charges, labels, strict=True):
+            own = {next(ids): part.table for part in charge.parts}
+            before = balances.lending
+            balances = accountant.admit(deployment, analyst, balances, charge.loss, charge.table_amount, own)
+            draws = accountant.draws(before, balances.lending)
             converted = accountant.epsilon_spent(deployment, charge.loss.amount)
             epsilons.append(converted if charge.epsilon is None else charge.epsilon)
-        remaining = accountant.remaining(deployment, analyst, balances)
-        rows: list[tuple[str, tuple[Any, ...]]] = []
-        for charge, label, epsilon in zip(charges, labels, epsilons, strict=True):
-            rows.append((_INSERT, _row(charge, label, epsilon)))
+            rows.append((sql.INSERT, entries.row_of(charge, label, epsilons[-1], list(own), draws)))
             if charge.groups is not None:
-                rows.append((_LOSSES, _losses(None, charge.groups)))
-        ids = dict.fromkeys(await _committed(conn, rows))  # the losses of groups stand under the id before
+                rows.append((sql.LOSSES, entries.losses_of(None, charge.groups)))
+        remaining = accountant.remaining(deployment, analyst, balances)
+        made = await self._committed(conn, rows, (deployment, analyst), balances, also)
         return [
             Receipt(id_, charge, epsilon, remaining, model._TILL)
-            for id_, charge, epsilon in zip(ids, charges, epsilons, strict=True)
+            for id_, charge, epsilon in zip(made, charges, epsilons, strict=True)
         ]
 
-
-async def _held(conn: AsyncConnection[TupleRow], receipt: Receipt) -> tuple[Deployment, Analyst, Balances, Loss]:
-    """Lock the till, and read it with what was reserved for a question that is staged and not settled."""
-    charge = receipt.charge
-    if not charge.staged:
-        raise SettlementError("a fixed price is paid for good")
-    versions = (charge.relation_id, charge.data_version, charge.registry_version)
-    async with conn.pipeline():
-        locked = await conn.execute(_LOCK, (charge.analyst,))
-        state = await conn.execute(STATE, (charge.analyst,))
-        question = await conn.execute(_HELD, (receipt.id, charge.analyst, *versions, charge.fingerprint))
-        deployment, analyst = _read_state(await state.fetchone(), charge.analyst)
-        balances = _balances(await locked.fetchall())
-        row = await question.fetchone()
-    if row is None:
-        raise SettlementError(f"charge {receipt.id} is no reservation of this question")
-    if row[2]:
-        raise SettlementError(f"the question of charge {receipt.id} is settled")
-    return deployment, analyst, balances, Loss(charge.loss.coin, row[0], row[1])
-
-
-async def _committed(conn: AsyncConnection[TupleRow], rows: Sequence[tuple[str, tuple[Any, ...]]]) -> list[int]:
-    """Append rows and commit, in one round trip; a trigger moves the balances. Returns the ids."""
-    try:
+    async def _held(
+        self, conn: AsyncConnection[TupleRow], receipt: Receipt
+    ) -> tuple[Deployment, Analyst, Balances, Held]:
+        """Lock the till, and read it with what was reserved for a question that is staged and not settled."""
+        charge = receipt.charge
+        if not charge.staged:
+            raise SettlementError("a fixed price is paid for good")
+        versions = (charge.relation_id, charge.data_version, charge.registry_version)
+        seen = self._witness.seen
         async with conn.pipeline():
-            inserted = [await conn.execute(statement, row) for statement, row in rows]
-            await conn.commit()
-            told = [await one.fetchone() for one in inserted]
-    except OperationalError as lost:
-        if conn.closed or conn.broken:
-            raise CommitUnknownError(
-                "the connection to the ledger was lost at COMMIT: the charge counts as spent",
-                hint="Ask again later; if it lasts, tell the administrator.",
-            ) from lost
-        raise
-    ids = [int(row[0]) for row in told if row is not None]
-    if len(ids) != len(rows):
-        raise CommitUnknownError("the ledger did not confirm the charge")
-    return ids
+            locked = await conn.execute(sql.LOCK, (charge.analyst,))
+            state = await conn.execute(sql.STATE, (charge.analyst,))
+            more = await conn.execute(sql.CIRCUMSTANCES, {"analyst": charge.analyst, "charge": seen and seen.charge})
+            question = await conn.execute(sql.HELD, (receipt.id, charge.analyst, *versions, charge.fingerprint))
+            views = await conn.execute(sql.HELD_VIEWS, (receipt.id,)) if charge.parts else None
+            circumstances = _vouched(seen, await more.fetchone())
+            deployment, analyst = entries.state_of(await state.fetchone(), charge.analyst)
+            row = await question.fetchone()
+            parts = await views.fetchall() if views is not None else []
+            balances = entries.balances_of(await locked.fetchall(), circumstances, deployment, analyst, parts)
+        if row is None:
+            raise SettlementError(f"charge {receipt.id} is no reservation of this question")
+        if row[2]:
+            raise SettlementError(f"the question of charge {receipt.id} is settled")
+        return deployment, analyst, balances, entries.held_of(charge, row, parts)
+
+    async def _committed(
+        self,
+        conn: AsyncConnection[TupleRow],
+        rows: Sequence[Statement],
+        state: tuple[Deployment, Analyst],
+        balances: Balances,
+        also: Sequence[Statement] = (),
+    ) -> list[int]:
+        """Append rows and commit; triggers move the balances to those given. Returns the ids of the journal.
+
+        One round trip; two where other statements must have found what they expect before the commit.
+        """
+        try:
+            async with conn.pipeline():
+                inserted = [await conn.execute(statement, row) for statement, row in rows]
+                if also:
+                    beside = [await conn.execute(statement, row) for statement, row in also]
+                    for each in beside:
+                        _expect_one(await each.fetchall())
+                await conn.commit()
+                told = [await one.fetchone() for one in inserted]
+        except OperationalError as lost:
+            if conn.closed or conn.broken:
+                raise CommitUnknownError(
+                    "the connection to the ledger was lost at COMMIT: the charge counts as spent",
+                    hint="Ask again later; if it lasts, tell the administrator.",
+                ) from lost
+            raise
+        links = [Link(int(row[0]), row[1], row[2]) for row in told if row is not None and row[1] is not None]
+        if None in told or not links:
+            raise CommitUnknownError("the ledger did not confirm the charge")
+        deployment, analyst = state
+        self._witness.saw(links[-1], deployment.coin.value, balances.table, analyst.name, balances.analyst)
+        return [link.charge for link in links]
+
+
+def _vouched(seen: Anchor | None, circumstances: TupleRow | None) -> TupleRow:
+    """The circumstances, if this is the ledger that was seen before, and nothing is known to be missing in it."""
+    if circumstances is None or circumstances[1] or not (seen is None or seen.holds(circumstances[0])):
+        raise gap()
+    return circumstances
+
+
+def _expect_one(rows: Sequence[TupleRow]) -> None:
+    if not rows:
+        raise StaleSynopsis("what the question was planned on has changed meanwhile", hint="Ask again.")
+    if len(rows) > 1:
+        raise ValueError("a statement beside a charge returns one row")
+
+
+def _same(charge: Charge) -> tuple[Any, ...]:
+    return (charge.analyst, charge.relation_id, charge.data_version, charge.fingerprint, charge.accuracy)
+
+
+def _columns(parts: Mapping[int, tuple[Decimal, Decimal]]) -> tuple[list[Decimal], list[Decimal]]:
+    return [amount for amount, _ in parts.values()], [table for _, table in parts.values()]
+
+
+def _paid(grants: Mapping[int, Decimal]) -> tuple[list[int], list[Decimal]]:
+    return list(grants), list(grants.values())
 
 
 def _told(detail: str | None, receipt: Receipt, deployment: Deployment) -> str:
@@ -299,50 +365,3 @@ def _told(detail: str | None, receipt: Receipt, deployment: Deployment) -> str:
     held = accountant.shown(accountant.epsilon_spent(deployment, paid.amount))
     reserved = f"Already reserved for this question: epsilon {held}, {paid.amount.normalize():f} {paid.coin.value}."
     return reserved if detail is None else f"{detail} {reserved}"
-
-
-def deployment_of(row: TupleRow) -> Deployment:
-    """The deployment as a row of ``STATE`` tells it."""
-    return Deployment(
-        Coin(row[0]), row[1], row[2], Allocation(row[3]), row[4], row[5], row[6], int(row[7]), int(row[8])
-    )
-
-
-def analyst_of(row: TupleRow) -> Analyst:
-    """The analyst as a row of ``STATE`` tells it."""
-    settings = {key: value if isinstance(value, str) else str(value) for key, value in row[12].items()}
-    return Analyst(row[9], row[10], row[11], settings, row[13])
-
-
-def _read_state(row: TupleRow | None, name: str) -> tuple[Deployment, Analyst]:
-    if row is None or row[9] is None:
-        raise NotActive(f'there is no analyst "{name}"')
-    return deployment_of(row), analyst_of(row)
-
-
-def _check_versions(charge: Charge, deployment: Deployment, relation: TupleRow | None) -> str:
-    if relation is None or charge.registry_version != deployment.registry_version:
-        raise StaleCatalog("the registry has changed since the question was read", hint="Ask again.")
-    if charge.data_version != relation[0]:
-        raise StaleCatalog("the data have been refreshed since the question was read", hint="Ask again.")
-    if charge.loss.coin is not deployment.coin:
-        raise StaleCatalog("the coin of the deployment has changed since the question was priced", hint="Ask again.")
-    return str(relation[1])
-
-
-def _balances(rows: list[TupleRow]) -> Balances:
-    by_scope = {scope: Balance(amount, delta) for scope, amount, delta in rows}
-    return Balances(analyst=by_scope["analyst"], table=by_scope["table"])
-
-
-def _row(charge: Charge, label: str, epsilon: Decimal) -> tuple[Any, ...]:
-    return (
-        *(charge.analyst, label, charge.relation_id, charge.data_version, charge.registry_version),
-        *(charge.fingerprint, charge.question, charge.mechanism),
-        *(charge.loss.coin.value, charge.loss.amount, charge.loss.delta, epsilon, Jsonb(dict(charge.bill))),
-        (Stage.RESERVE if charge.staged else Stage.CHARGE).value,
-    )
-
-
-def _losses(charge: int | None, groups: PredicateLoss) -> tuple[Any, ...]:
-    return (charge, list(groups.levels), groups.packed(), groups.groups, groups.min_entropy)

@@ -56,11 +56,43 @@ class Balance:
 
 
 @dataclass(frozen=True, slots=True)
+class View:
+    """A view in the books: what its hidden global synopsis has cost, in coin, and the most that it may cost."""
+
+    id: int
+    label: str
+    epsilon_limit: Decimal | None  # None: as much as the whole database (water-filling)
+    spent: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A budget that somebody lends to the analyst, in coin."""
+
+    id: int
+    grantor: str
+    left: Decimal  # of the grant
+    room: Decimal  # that the grantor has left, for all grants together
+
+
+@dataclass(frozen=True, slots=True)
+class Lending:
+    """How much of what an analyst has learned counts for others, and the other way round, in coin."""
+
+    given: Decimal = Decimal(0)  # what others learned at the analyst's expense
+    drawn: Decimal = Decimal(0)  # what the analyst learned at the expense of others
+    grants: tuple[Grant, ...] = ()  # from which more can be drawn, in this order
+
+
+@dataclass(frozen=True, slots=True)
 class Balances:
-    """The totals that a charge must fit under."""
+    """The totals that a charge must fit under; ``coalition`` stands in for the table where there are groups."""
 
     analyst: Balance
     table: Balance
+    views: Mapping[int, View] = field(default_factory=dict)  # by id: those that the charge names
+    lending: Lending = field(default_factory=Lending)
+    coalition: Balance | None = None  # what the analysts who may collude with this one have learned
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +169,8 @@ class Entry:
     stage: Stage
     amount: Decimal
     delta: Decimal = Decimal(0)
+    table: Decimal | None = None  # what the protected database lost; None: the amount
+    parts: Mapping[int, tuple[Decimal, Decimal]] = field(default_factory=dict)  # view -> (amount, table)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +190,27 @@ class Books:
     table: Balance
     analysts: Mapping[str, Balance]
     questions: Mapping[int, Account]
+    views: Mapping[int, Decimal] = field(default_factory=dict)
+    spending: Mapping[tuple[str, int], Decimal] = field(default_factory=dict)  # (analyst, view) -> learned
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one view of the charge's relation loses, in coin."""
+
+    dimensions: tuple[str, ...]  # in any order: the books know them sorted
+    measure: str
+    amount: Decimal  # what the analyst learns about the view
+    table: Decimal  # what the view's hidden global synopsis costs
 
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """A request to pay for one question, under the versions that its price was computed with."""
+    """A request to pay for one question, under the versions that its price was computed with.
+
+    *Guarantee*: the protected database loses at most what the analyst learns, and no view more than either; a staged
+    question keeps the proportions of its first reservation.
+    """
 
     analyst: str
     relation_id: int
@@ -174,10 +224,26 @@ class Charge:
     bill: Mapping[str, Any] = field(default_factory=dict)
     staged: bool = False  # the loss is a first reservation: more may follow, and what is not reached is given back
     groups: PredicateLoss | None = None  # of a fixed price; a staged question tells it when it settles
+    table: Decimal | None = None  # what the protected database itself loses, in coin; None: as much as the analyst
+    parts: tuple[Part, ...] = ()
+    accuracy: str | None = None  # with it, an answer that was stored meanwhile is not paid for again
 
     def __post_init__(self) -> None:
         if self.groups is not None and (self.staged or self.groups.most > self.loss.amount):
             raise ValueError("with a charge go the losses of groups under a fixed price, none above it")
+        if not 0 <= self.table_amount <= self.loss.amount:
+            raise ValueError("the protected database loses at most what the analyst learns")
+        if any(not 0 <= part.amount <= self.loss.amount for part in self.parts) or any(
+            not 0 <= part.table <= min(part.amount, self.table_amount) for part in self.parts
+        ):
+            raise ValueError("a view loses at most what the question costs")
+        if len({(*sorted(set(part.dimensions)), part.measure) for part in self.parts}) != len(self.parts):
+            raise ValueError("a view stands once in a charge")
+
+    @property
+    def table_amount(self) -> Decimal:
+        """What the protected database itself loses, in coin."""
+        return self.loss.amount if self.table is None else self.table
 
 
 _TILL = object()

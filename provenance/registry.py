@@ -13,12 +13,12 @@ from psycopg.rows import TupleRow
 from psycopg_pool import AsyncConnectionPool
 
 from mechanisms.loss import Coin
-from provenance import ledger
+from provenance import entries, ledger, ledger_sql
 from provenance.constraints import Constraints
 from provenance.domain import MOST_GROUPS, Column, Listing, listing, with_domain
 from provenance.migrate import READER_ROLE, derive, role_password
 from provenance.model import Analyst, Deployment
-from sqlrewrite.catalog import Attribute, Catalog, Key, Kind, Relation
+from sqlrewrite.catalog import Attribute, Catalog, Histogram, Key, Kind, Relation
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,9 @@ SELECT d.registry_version, r.id, r.schema, r.name, r.kind, r.unit_column, r.max_
        (SELECT coalesce(jsonb_object_agg(a.name, to_jsonb(a)
                                             || jsonb_build_object('source', parse_ident(a.members_from))),
                         '{}')
-        FROM provenance.attribute a WHERE a.relation_id = r.id)
+        FROM provenance.attribute a WHERE a.relation_id = r.id),
+       (SELECT coalesce(jsonb_agg(jsonb_build_array(to_jsonb(v.dimensions), v.measure) ORDER BY v.id), '[]')
+        FROM provenance.view v WHERE v.relation_id = r.id AND v.registered)
 FROM provenance.deployment d LEFT JOIN provenance.relation r ON r.active
 ORDER BY r.schema, r.name"""
 
@@ -163,12 +165,12 @@ class Registry:
 
     async def deployment(self) -> Deployment:
         """The limits of the protected database."""
-        return ledger.deployment_of(await self._one(ledger.STATE, (None,)))
+        return entries.deployment_of(await self._one(ledger_sql.STATE, (None,)))
 
     async def analyst(self, name: str) -> Analyst | None:
         """An analyst by name, active or not."""
-        row = await self._one(ledger.STATE, (name,))
-        return None if row[9] is None else ledger.analyst_of(row)
+        row = await self._one(ledger_sql.STATE, (name,))
+        return None if row[9] is None else entries.analyst_of(row)
 
     async def administrator(self, name: str) -> bool:
         """Whether this is an active administrator."""
@@ -264,4 +266,5 @@ def _relation(row: TupleRow, attributes: Mapping[str, Attribute], rules: Constra
         size_hint=row[8],
         unique=frozenset(rules.unique),
         references=tuple(rules.references),
+        histograms=tuple(Histogram(tuple(dimensions), measure) for dimensions, measure in row[10]),
     )

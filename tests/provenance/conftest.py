@@ -95,7 +95,9 @@ def sandbox(shared: str) -> Iterator[psycopg.Connection]:
 # Without the triggers that forbid it: a database of its own for each of many tests would cost more than they do.
 SWEEP = """
 SET session_replication_role = replica;
-TRUNCATE provenance.charge, provenance.charge_loss, provenance.synopsis;
+TRUNCATE provenance.charge, provenance.charge_loss, provenance.synopsis, provenance.spending, provenance.view CASCADE;
+DELETE FROM provenance.balance WHERE scope = 'view';
+UPDATE provenance.chain SET charge = 0, hash = sha256('');
 UPDATE provenance.balance SET amount = 0, delta = 0;
 UPDATE provenance.deployment SET coin = 'zcdp', epsilon = 10, delta = 1e-9;
 UPDATE provenance.analyst SET epsilon_limit = NULL, active = true;
@@ -149,9 +151,13 @@ def journal_of() -> Callable[[psycopg.Connection], list[Entry]]:
 
     def read(conn: psycopg.Connection) -> list[Entry]:
         rows = conn.execute(
-            "SELECT id, coalesce(question_of, id), analyst, stage, amount, delta FROM provenance.charge ORDER BY id"
+            "SELECT id, coalesce(question_of, id), analyst, stage, amount, delta, table_amount,"
+            " views, view_amounts, view_tables FROM provenance.charge ORDER BY id"
         ).fetchall()
-        return [Entry(row[0], row[1], row[2], Stage(row[3]), row[4], row[5]) for row in rows]
+        return [
+            Entry(*row[:3], Stage(row[3]), *row[4:7], dict(zip(row[7], zip(row[8], row[9], strict=True), strict=True)))
+            for row in rows
+        ]
 
     return read
 
@@ -163,7 +169,15 @@ def books_balance() -> Callable[[psycopg.Connection, list[Entry]], None]:
     def check(conn: psycopg.Connection, journal: list[Entry]) -> None:
         books = fold(journal)
         for scope, name, amount, delta in conn.execute("SELECT scope, name, amount, delta FROM provenance.balance"):
-            folded = books.table if scope == "table" else books.analysts.get(name, Balance())
+            match scope:
+                case "table":
+                    folded = books.table
+                case "analyst":
+                    folded = books.analysts.get(name, Balance())
+                case _:
+                    folded = Balance(books.views.get(int(name), Decimal(0)))
             assert Balance(amount, delta) == folded, (scope, name)
+        learned = {(row[0], row[1]): row[2] for row in conn.execute("SELECT * FROM provenance.spending")}
+        assert learned == books.spending
 
     return check

@@ -186,7 +186,7 @@ def test_the_registry_version_moves_with_changes_and_only_then(sandbox: Connecti
 
 
 def test_changes_are_told_and_charges_are_not(owner: Connection) -> None:
-    owner.execute("LISTEN provenance")
+    owner.execute("LISTEN pgveil")
     owner.execute(CHARGE, ("patient",))
     owner.execute("UPDATE provenance.analyst SET privilege = 2")
     owner.execute("UPDATE provenance.deployment SET epsilon = 9")
