@@ -13,6 +13,9 @@ from mechanisms.noise import DiscreteLaplace
 from mechanisms.number import SMALLEST_RHO, number_at, number_for
 from mechanisms.threshold import Share, for_interval, tslm, tslm_at
 
+_SPARE = Decimal("1e-7")
+"""Of a given price, what is left for roundings where a number comes from a synopsis and not from noise of its own."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ask:
@@ -91,7 +94,8 @@ def _at_price(
     if coin is Coin.ZCDP and numbers:
         # What the numbers lose together counts once: in rho their parts add up without the overhead of each.
         ours = round_down(WIDE.divide(WIDE.multiply(epsilon, Decimal(numbers)), parts))
-        rho = round_down(WIDE.divide(amount_within(coin, ours, delta), Decimal(numbers * touched)))
+        within = WIDE.multiply(amount_within(coin, ours, delta), 1 - _SPARE)
+        rho = round_down(WIDE.divide(within, Decimal(numbers * touched)))
         if rho < SMALLEST_RHO:
             smallest = epsilon_of(coin, SMALLEST_RHO * numbers * touched, delta) * len(asks) / numbers
             raise AccuracyUnreachable(

@@ -104,6 +104,7 @@ _METAVARS = {
     "shadow": "DSN",
     "listen": "HOST:PORT",
     "home": "DIR",
+    "anchor": "FILE",
     "tls_cert": "FILE",
     "tls_key": "FILE",
     "max_connections": "N",

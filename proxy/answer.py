@@ -9,38 +9,36 @@ which the shadow does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import reduce
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mechanisms.condition import And, Condition, Leaf, Or
 from mechanisms.course import Course
 from mechanisms.errors import Refusal
 from mechanisms.release import Staged, release, release_found
-from mechanisms.threshold import decide as beyond
 from mechanisms.values import Exact, Noisy
 from provenance.errors import StaleCatalog
-from provenance.model import Charge, PredicateLoss, Receipt, Remaining
+from provenance.model import Charge, Part, PredicateLoss, Receipt, Remaining
+from provenance.releases import Place
 from provenance.synopses import Sameness, Stored
 from proxy.backend import Reader
-from proxy.bill import Groups, bill, promised, sentence
+from proxy.bill import bill, promised, sentence
 from proxy.conversation import Conversation, Reading
-from proxy.plan import Plan, StatementPlan, plan
+from proxy.numbers import Ways, drawn, told, ways
+from proxy.plan import Plan, StatementPlan, shares_views
+from proxy.remembered import remembered
+from proxy.reuse import from_known
+from proxy.rows import columns_of, groups_of, kept_of
 from proxy.runtime import House, Runtime
 from proxy.staging import Paid, decide, give_back, reserved, settle
 from proxy.wishes import Wishes
-from sqlrewrite.bounds import Told, bound_texts
-from sqlrewrite.catalog import Key
-from sqlrewrite.cells import found, key_text
-from sqlrewrite.finish import Released, array_text
+from sqlrewrite.cells import Cells, found
 from sqlrewrite.generate import generate
-from sqlrewrite.problem import thresholds
-from sqlrewrite.question import Atom
-from sqlrewrite.values import column_texts
+from sqlrewrite.question import Question
+from sqlrewrite.view import whole_view
 
 _RETRIES = 10  # registry changes that one question outlives
 
@@ -50,6 +48,21 @@ class Asker:
     """Who asks."""
 
     name: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """One question before the till: a decision in stages, numbers from synopses, or a measurement of its own."""
+
+    plan: Plan
+    course: Course | None
+    ways: Ways | None
+    charge: Charge
+
+    @property
+    def looks(self) -> bool:
+        """Whether the data must be read."""
+        return self.ways is None or self.ways.looks
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +79,12 @@ async def answer(runtime: Runtime, asker: Asker, text: str, reading: Reading, sh
     """
     wishes = Wishes.read(reading.settings)
     for attempt in range(_RETRIES):
-        house = await runtime.current()
-        planned = await plan(text, reading, house, wishes, shadow.enumerate)
+        house = await runtime.current(asker.name)
+        planned = await remembered(text, reading, house, wishes, shadow.enumerate)
         await shadow.prepare(planned.sql, reading, sum(len(part.types) for part in planned.parts))
         try:
-            return await _answer(runtime, asker, house, planned, reading, wishes, text)
+            async with runtime.turns.of(sameness(asker, each) for each in planned.plans if not each.free):
+                return await _answer(runtime, asker, house, planned, reading, wishes, text)
         except StaleCatalog:
             if attempt + 1 == _RETRIES:
                 raise
@@ -81,41 +95,36 @@ async def answer(runtime: Runtime, asker: Asker, text: str, reading: Reading, sh
 async def _answer(
     runtime: Runtime, asker: Asker, house: House, planned: StatementPlan, reading: Reading, wishes: Wishes, text: str
 ) -> Answered:
-    known = [await runtime.synopses.find(sameness(asker, each)) if not each.free else None for each in planned.plans]
+    known = [await _known(runtime, asker, each, wishes.reuse) for each in planned.plans]
     # By what makes questions the same: one that stands twice in a statement is paid once.
     owed = {
         sameness(asker, each): each
         for each, stored in zip(planned.plans, known, strict=True)
         if stored is None and not each.free
     }
-    fresh: dict[Sameness, tuple[Paid, Stored]] = {}
+    fresh: dict[Sameness, tuple[Paid | None, Stored]] = {}
     remaining: Remaining | None = None
     if any(each.staged is not None for each in owed.values()):
         left = (await runtime.ledger.remaining(asker.name)).epsilon
         owed = {same: each.within(left) for same, each in owed.items()}
     if owed:
-        courses = [each.staged.course(each.loss) if each.staged is not None else None for each in owed.values()]
-        charges = [
-            _charge(asker, house, each, course, text) for each, course in zip(owed.values(), courses, strict=True)
-        ]
-        async with runtime.backend.reader() as reader:  # there before the till: what cannot be read costs nothing
-            receipts = await runtime.ledger.charge_all(charges)
-            waiting = dict(zip(owed, zip(courses, receipts, strict=True), strict=True))
-            for same, each in owed.items():
-                course, receipt = waiting.pop(same)
+        asked = await _asked(runtime, asker, house, owed, text)
+        # The reader is there before the till: what cannot be read costs nothing.
+        async with runtime.backend.reader() if any(one.looks for one in asked.values()) else nullcontext() as reader:
+            also = [statement for one in asked.values() if one.ways is not None for statement in one.ways.also]
+            receipts = await runtime.ledger.charge_all([one.charge for one in asked.values()], also)
+            waiting = dict(zip(asked, receipts, strict=True))
+            for same, one in asked.items():
+                receipt = waiting.pop(same)
                 try:
-                    if course is None:
-                        noisy = await _measure(reader, receipt, each, house, reading)
-                        paid, stored = Paid.at_once(receipt), Stored(noisy)
-                    else:
-                        paid, stored = await _decide(runtime, reader, receipt, each, course, house, reading)
+                    paid, stored = await _told(runtime, reader, receipt, one, house, reading)
                 except Refusal:
                     # The statement is refused: decisions that have not begun have looked at nothing.
-                    await give_back(runtime.ledger, [later for begun, later in waiting.values() if begun is not None])
+                    await give_back(runtime.ledger, [waiting[later] for later in waiting if asked[later].course])
                     raise
                 fresh[same] = paid, await runtime.synopses.keep(same, stored, receipt)
-                remaining = paid.remaining
-    remaining = remaining or await runtime.ledger.remaining(asker.name)
+                remaining = receipt.remaining if paid is None else paid.remaining
+    remaining = remaining or await runtime.standing.remaining(asker.name)
     arrays: list[str] = []
     notices: list[tuple[str, str]] = []
     billed: set[Sameness] = set()
@@ -124,13 +133,60 @@ async def _answer(
         paid_, stored_ = fresh.get(same, (None, before)) if not each.free else (None, None)
         paid_ = paid_ if same not in billed else None
         billed.add(same)
-        groups = _groups(each, None if stored_ is None else stored_.noisy)
-        kept = stored_.kept if stored_ is not None and stored_.kept is not None else _kept(each, groups)
+        groups = groups_of(each, None if stored_ is None else stored_.noisy)
+        kept = stored_.kept if stored_ is not None and stored_.kept is not None else kept_of(each, groups)
         clip = not wishes.raw and planned.top is each.cut.block
-        arrays += _columns(each, part, groups, kept, clip, wishes.accuracy.confidence)
+        arrays += columns_of(each, part, groups, kept, clip, wishes.accuracy.confidence)
         entry = bill(each, groups, kept, paid_, {} if stored_ is None else stored_.facts, remaining, text)
         notices.append((sentence(entry), entry.json()))
     return Answered(tuple(arrays), tuple(notices))
+
+
+async def _known(runtime: Runtime, asker: Asker, each: Plan, reuse: bool) -> Stored | None:
+    """What answers a question at no cost: the same one, asked before, or noise that was shown before."""
+    if each.free:
+        return None
+    stored = await runtime.synopses.find(sameness(asker, each))
+    if stored is None and reuse and each.staged is not None:
+        return await from_known(runtime.releases, asker.name, each)
+    return stored
+
+
+async def _asked(
+    runtime: Runtime, asker: Asker, house: House, owed: Mapping[Sameness, Plan], text: str
+) -> dict[Sameness, Asked]:
+    """Everything that a statement owes, ready for the till."""
+    asked: dict[Sameness, Asked] = {}
+    taken: set[Place] = set()
+    for same, each in owed.items():
+        course = each.staged.course(each.loss) if each.staged is not None else None
+        found = await ways(runtime.releases, asker.name, each) if shares_views(each) else None
+        if found is not None and (taken & found.moves.keys() or found.dearer_than(each.most)):
+            found = None  # another question of the statement moves the view, or it would cost too much
+        if found is not None:
+            taken |= found.moves.keys()
+            found = await drawn(runtime.releases, asker.name, found)
+        asked[same] = Asked(each, course, found, _charge(asker, house, each, course, found, text))
+    return asked
+
+
+async def _told(
+    runtime: Runtime, reader: Reader | None, receipt: Receipt, one: Asked, house: House, reading: Reading
+) -> tuple[Paid | None, Stored]:
+    """What one question tells for its receipt; nothing is paid where nothing is new to the analyst."""
+    if one.ways is None:
+        assert reader is not None
+        if one.course is not None:
+            return await _decide(runtime, reader, receipt, one.plan, one.course, house, reading)
+        return Paid.at_once(receipt), Stored(await _measure(reader, receipt, one.plan, house, reading))
+
+    async def measure(question: Question, domain: Cells) -> Exact:
+        assert reader is not None
+        query = generate(question, house.seed)
+        return await reader.measure(receipt, query, lambda rows: Exact(domain.fill(rows)), reading.carried)
+
+    noisy = await told(runtime.releases, receipt, one.ways, measure)
+    return Paid.at_once(receipt) if receipt.paid.amount else None, Stored(noisy, facts={"ways": one.ways.names})
 
 
 async def _measure(reader: Reader, receipt: Receipt, each: Plan, house: House, reading: Reading) -> Noisy:
@@ -176,22 +232,6 @@ async def _decide(
     return paid, Stored(Noisy(values), kept, facts)
 
 
-def _groups(each: Plan, noisy: Noisy | None) -> Groups:
-    """The groups of an answer with their keys as texts and the grouping set that each belongs to."""
-    statistics = len(each.question.statistics)
-    if each.cells is not None:
-        size = each.cells.size
-        return Groups(
-            noisy or Noisy(np.zeros((statistics, size), dtype=np.int64)),
-            each.cells.key_columns(np.arange(size, dtype=np.int64)),
-            each.cells.set_indices(np.arange(size, dtype=np.int64)),
-        )
-    keys = noisy.keys if noisy is not None and noisy.keys is not None else ()
-    columns: list[list[Key]] = [[key[place] for key in keys] for place in range(len(each.question.keys))]
-    sets = np.array([int(key[-1] or 0) for key in keys], dtype=np.int64)
-    return Groups(noisy or Noisy(np.zeros((statistics, 0), dtype=np.int64)), columns, sets)
-
-
 def sameness(asker: Asker, each: Plan) -> Sameness:
     """What an answer is stored under: the question, the data, the noise, and how far a decision leans."""
     ways = [f"{share.noise}{share.grid}+{0 if share.beta is None else share.shift}" for share in each.paid]
@@ -200,12 +240,19 @@ def sameness(asker: Asker, each: Plan) -> Sameness:
     return Sameness(asker.name, relation.id, relation.data_version, each.digest, way)
 
 
-def _charge(asker: Asker, house: House, each: Plan, course: Course | None, text: str) -> Charge:
+def _charge(asker: Asker, house: House, each: Plan, course: Course | None, found: Ways | None, text: str) -> Charge:
     same = sameness(asker, each)
     fixed = course is None or each.staged is None
+    loss, table = each.loss, None
+    parts = _parts(each, loss.amount)
+    if found is not None:
+        loss, table, parts = found.loss, found.table, found.parts
+    elif course is not None and each.staged is not None:
+        loss = reserved(course, each.loss, each.staged.most)
+        parts = _parts(each, loss.amount)
     groups = None
     if fixed and each.cells is not None:
-        groups = PredicateLoss.uniform(each.loss.amount / each.contribution.cells, each.cells.size)
+        groups = PredicateLoss.uniform(loss.amount / each.contribution.cells, each.cells.size)
     return Charge(
         analyst=asker.name,
         relation_id=same.relation_id,
@@ -214,54 +261,17 @@ def _charge(asker: Asker, house: House, each: Plan, course: Course | None, text:
         fingerprint=same.fingerprint,
         question=text,
         mechanism=each.mechanism,
-        loss=each.loss if course is None or each.staged is None else reserved(course, each.loss, each.staged.most),
-        epsilon=each.epsilon if fixed else None,
+        loss=loss,
+        epsilon=each.epsilon if fixed and found is None else None,
         staged=not fixed,
         groups=groups,
+        table=table,
+        parts=parts,
+        accuracy=same.accuracy,
     )
 
 
-def _kept(each: Plan, groups: Groups) -> NDArray[np.int64]:
-    """Which groups the answer shows."""
-    if each.empty:
-        scalar = [index for index, keys in enumerate(each.question.sets) if not keys]
-        return np.flatnonzero(np.isin(groups.sets, scalar)).astype(np.int64)
-    if each.probe:
-        return np.zeros(0, dtype=np.int64)
-    if each.question.having is None:
-        return np.arange(groups.size, dtype=np.int64)
-    return np.flatnonzero(_holds(each.question.having, each, groups)).astype(np.int64)
-
-
-def _holds(condition: Condition[Atom], each: Plan, groups: Groups) -> NDArray[np.bool_]:
-    match condition:
-        case Leaf(atom):
-            share = each.shares[atom.statistic]
-            assert share is not None
-            return beyond(groups.noisy.row(atom.statistic), atom.direction, thresholds(atom, groups.keys), share)
-        case And(parts):
-            return reduce(np.logical_and, (_holds(part, each, groups) for part in parts))
-        case Or(parts):
-            return reduce(np.logical_or, (_holds(part, each, groups) for part in parts))
-
-
-def _masks(each: Plan, part: Released, call: tuple[int, ...], sets: NDArray[np.int64]) -> list[str]:
-    """GROUPING(keys): a bit for each key that the row's grouping set leaves out, the first key highest."""
-    masks = [
-        sum((part.places[key] not in keys) << place for place, key in enumerate(reversed(call)))
-        for keys in each.question.sets
-    ]
-    return [str(masks[index]) for index in sets.tolist()]
-
-
-def _columns(
-    each: Plan, part: Released, groups: Groups, kept: NDArray[np.int64], clip: bool, confidence: Decimal
-) -> Sequence[str]:
-    chosen = kept.tolist()
-    columns = each.question.columns
-    keys = [array_text([key_text(column[at]) for at in chosen]) for column in groups.keys]
-    values = [array_text(column_texts(each.question, column, groups.noisy, kept, clip)) for column in columns]
-    masks = [array_text(_masks(each, part, call, groups.sets[kept])) for call in part.groupings]
-    told = Told(each.question, groups.noisy, None if each.free else each.shares, kept, confidence, clip)
-    bounds = [array_text(bound_texts(told, columns[index], bound)) for index, bound in part.bounds]
-    return [*keys, *values, *masks, *bounds]
+def _parts(each: Plan, amount: Decimal) -> tuple[Part, ...]:
+    """A question with noise of its own is one view to the ledger: all its statistics together."""
+    dimensions, measure = whole_view(each.question)
+    return (Part(dimensions, measure, amount, amount),)

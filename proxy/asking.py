@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from proxy import messages as m
+from proxy import reports
 from proxy.answer import Answered, Asker, answer
 from proxy.conversation import Conversation, Portal, Prepared, Reading
 from proxy.encodings import recoded
@@ -81,9 +82,10 @@ class Asking:
             return
         start, alone = 0, True
         try:
-            for piece in map(str.strip, split(text)):
+            pieces = [piece.strip() for piece in split(text)]
+            for piece in pieces:
                 start = text.index(piece, start)
-                await self._run(piece, alone)
+                await self._run(piece, alone, len(pieces) == 1)
                 start, alone = start + len(piece), False
         except (Exception, asyncio.CancelledError) as error:
             await self._refuse(error, start)
@@ -91,15 +93,20 @@ class Asking:
             self._client.synced()
             link.send(m.SYNC, SYNC)
 
-    async def _run(self, piece: str, alone: bool) -> None:
+    async def _run(self, piece: str, alone: bool, last: bool) -> None:
+        """One statement of a script; of the last nobody waits for the end."""
         link, conversation = self._link, self.conversation
         if self._runtime.router.is_plain(piece.encode()):
+            await self._report(piece)
             link.send(m.PARSE, m.encode_parse(_UNNAMED, piece, (), conversation.codec), drop)
             link.send(m.BIND, m.encode_bind(_UNNAMED, _UNNAMED), drop)
         else:
             await self._fill(_UNNAMED, Portal(Prepared(piece)), held=None, alone=alone)
         link.send(m.DESCRIBE, m.encode_describe(m.PORTAL, _UNNAMED), _unless_no_data)
-        await link.ask(m.EXECUTE, m.encode_execute(_UNNAMED) + FLUSH, _relay)
+        if last:
+            link.send(m.EXECUTE, m.encode_execute(_UNNAMED))
+        else:
+            await link.ask(m.EXECUTE, m.encode_execute(_UNNAMED) + FLUSH, _relay)
 
     async def _fill(self, name: str, portal: Portal, *, held: str | None, alone: bool) -> None:
         """Put the answer to a question behind its portal."""
@@ -107,6 +114,7 @@ class Asking:
         names = sorted(named(text), key=str)
         reading = await conversation.read(portal, names, self._mentioned(), held=held, alone=alone)
         if not self._concerned(reading):
+            await self._report(text)
             conversation.native(name, portal)
             return
         explained = unwrap(text)
@@ -119,9 +127,16 @@ class Asking:
             answered = await self._answering
         finally:
             self._answering = None
+        await self._report(text)  # what has just been paid is in it
         conversation.finish(name, answered.arrays, portal)
         for message, bill in answered.notices:
             self._tell(notice(message, bill))
+
+    async def _report(self, text: str) -> None:
+        """Fill the reports that a statement names; nothing of it is on its way to the shadow yet."""
+        for report in reports.named(text.encode()):
+            rows = await self._runtime.reports.rows(report, self._asker.name)
+            self.conversation.configure(reports.SETTING.format(report), rows)
 
     def _concerned(self, reading: Reading) -> bool:
         """Whether a protected relation is really meant: a temporary table may bear the same name."""

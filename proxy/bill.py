@@ -84,6 +84,7 @@ def bill(
             "statistics": [
                 None if share is None else _statistic(each, share, paid is not None) for share in each.shares
             ],
+            **{name: facts[name] for name in ("ways", "promise") if name in facts},
             "reused": paid is None,
             "remaining_epsilon": float(shown(remaining.epsilon, ROUND_DOWN)),
         }

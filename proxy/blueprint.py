@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from proxy import reports
 from proxy.veil_settings import SETTINGS
 
 
@@ -206,16 +207,10 @@ def _noise_functions() -> Iterator[str]:
             yield f"COMMENT ON FUNCTION veil.{name}({taken}) IS '{meaning}'"
 
 
-# The proxy answers these from the ledger; here they are empty and closed like a protected table.
 _VEIL = (
     "CREATE SCHEMA veil",
     "COMMENT ON SCHEMA veil IS 'pgveil: what you may spend and what you have asked'",
-    'CREATE TABLE veil.budget (analyst text, view text, spent numeric, "limit" numeric, "left" numeric)',
-    "COMMENT ON TABLE veil.budget IS 'Your limits and what you have spent, per view'",
-    "CREATE TABLE veil.question (id bigint, at timestamptz, question text, mechanism text,"
-    " epsilon numeric, delta numeric, charged numeric)",
-    "COMMENT ON TABLE veil.question IS 'The questions that you have asked, with their prices'",
-    "GRANT REFERENCES ON veil.budget, veil.question TO PUBLIC",
+    *reports.ddl(),
     *_noise_functions(),
 )
 

@@ -3,19 +3,25 @@
 All of it travels on the analyst's connection between the analyst's own messages, without a Sync, so that transactions,
 temporary tables, search_path and settings are the analyst's own. Names of ours start with ``__veil``; a statement of
 ours is closed before it is parsed, since an error may have left its predecessor behind.
+
+A text that was read before is not read again while its ``circumstances`` are the same: nobody but pgveil can change a
+permanent object of the shadow, so what a text means there follows from the generation and the session's settings. A
+session that has ever made a temporary object has no such circumstances, and every text of it is read anew.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from proxy import messages as m
 from proxy.encodings import codec
 from proxy.errors import ProtocolViolation, error_fields
-from proxy.link import FLUSH, Answer, Link, ShadowError, Sink, drop
+from proxy.expected import Sink
+from proxy.link import FLUSH, Answer, Link, ShadowError, drop
+from proxy.recent import Recent
 from proxy.veil_settings import SETTINGS
 from sqlrewrite.domain import DomainQuery
 from sqlrewrite.errors import NotAnswered
@@ -23,20 +29,30 @@ from sqlrewrite.finish import array_text
 from sqlrewrite.question import Literal
 
 Name: TypeAlias = tuple[str | None, str]
+Circumstances: TypeAlias = tuple[str | None, ...]
 
 _OURS: Final = "__veil"
 _ASKED: Final = "__veil_question"
 _CARRIED: Final = ("TimeZone", "DateStyle")
 
+# Whatever can change how PostgreSQL reads a text or a parameter, or how it writes the values of a derived key.
+_MEANING: Final = (
+    *_CARRIED,
+    *("search_path", "role", "client_encoding", "standard_conforming_strings", "backslash_quote", "IntervalStyle"),
+    *("timezone_abbreviations", "transform_null_equals", "array_nulls", "xmloption", "default_text_search_config"),
+    *("lc_monetary", "lc_numeric", "lc_time", "extra_float_digits", "bytea_output", "restrict_nonsystem_relation_kind"),
+)
+_WANTED: Final = (*SETTINGS, *_MEANING)
+_WANTED_TEXT: Final = array_text(_WANTED)
+_REMEMBERED: Final = 1 << 18  # characters of statements, and of parameters, that a session remembers
+
 # Everything is qualified: a temporary table of the analyst's named pg_locks must not be read for the real one.
 # Parsing a statement locks every relation that it names until the transaction ends, so pg_locks is PostgreSQL's own
 # list of what it has just read: the second reader's opinion.
-_ASK: Final = """
+_READ: Final = """
 SELECT pg_catalog.json_build_object(
-  'settings', (SELECT pg_catalog.json_object_agg(s, pg_catalog.current_setting(s, true))
-                 FROM pg_catalog.unnest($1::pg_catalog.text[]) AS u(s)),
   'resolved', (SELECT pg_catalog.json_agg(pg_catalog.json_build_array(n.nspname, c.relname) ORDER BY u.i)
-                 FROM pg_catalog.unnest($2::pg_catalog.text[]) WITH ORDINALITY AS u(name, i)
+                 FROM pg_catalog.unnest($1::pg_catalog.text[]) WITH ORDINALITY AS u(name, i)
                  LEFT JOIN pg_catalog.pg_class c ON c.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass(u.name)
                  LEFT JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace),
   'seen', (SELECT pg_catalog.json_agg(pg_catalog.json_build_array(n.nspname, c.relname))
@@ -47,6 +63,13 @@ SELECT pg_catalog.json_build_object(
               AND l.locktype OPERATOR(pg_catalog.=) 'relation'
               AND c.relkind OPERATOR(pg_catalog.=) ANY ('{r,p,v,m,f}')
               AND n.nspname OPERATOR(pg_catalog.<>) ALL ('{pg_catalog,pg_toast,information_schema}'))
+)::pg_catalog.text
+"""
+
+_SETTINGS: Final = """
+SELECT pg_catalog.json_build_array(
+  pg_catalog.current_database(), pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.=) 0,
+  ARRAY(SELECT pg_catalog.current_setting(s, true) FROM pg_catalog.unnest($1::pg_catalog.text[]) AS u(s))
 )::pg_catalog.text
 """
 
@@ -81,6 +104,25 @@ class Reading:
     parameters: tuple[Literal, ...]
     parameter_oids: tuple[int, ...]
     in_block: bool  # the transaction has seen other statements too
+    circumstances: Circumstances | None  # None: there may be temporary objects, which change what a text means
+
+    @property
+    def meaning(self) -> Hashable:
+        """All that a plan may depend on beside the text, the wishes and the registry."""
+        names = tuple(self.resolved.items())
+        return names, self.seen, self.parameters, self.parameter_oids, self.in_block, self.circumstances
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """How PostgreSQL read a text, and under which circumstances."""
+
+    columns: tuple[m.Field, ...]
+    oids: tuple[int, ...]
+    resolved: Mapping[Name, tuple[str, str] | None]
+    seen: frozenset[tuple[str, str]]
+    in_block: bool
+    circumstances: Circumstances | None
 
 
 def quoted(name: Name) -> str:
@@ -94,6 +136,9 @@ class Conversation:
     def __init__(self, link: Link) -> None:
         self._link = link
         self._types: dict[tuple[int, int], str] = {}
+        self._shapes: Recent[Prepared, _Shape] = Recent(_REMEMBERED)
+        self._literals: Recent[Hashable, tuple[Literal, ...]] = Recent(_REMEMBERED)
+        self._finishing: Recent[Hashable, bool] = Recent(_REMEMBERED)
 
     @property
     def codec(self) -> str:
@@ -103,48 +148,92 @@ class Conversation:
     async def read(
         self, portal: Portal, names: Sequence[Name], mentioned: Sequence[str], *, held: str | None, alone: bool
     ) -> Reading:
-        """Have PostgreSQL parse and describe a question, resolve names, and tell the settings that apply to it.
-
-        The text is parsed anew under a name of ours: what the client parsed may have been replaced since it was bound.
+        """Have PostgreSQL tell the settings that apply to a question and, unless it has read this text before, parse
+        and describe it and resolve its names.
         """
-        link, described = self._link, Answer()
         if held is not None:  # a portal that died with its transaction is an error, as in PostgreSQL
-            link.send(m.DESCRIBE, m.encode_describe(m.PORTAL, held), drop)
-        self._parse(_ASKED, portal.question.text, portal.question.oids)
-        link.send(m.DESCRIBE, m.encode_describe(m.STATEMENT, _ASKED), described.take)
-        wanted = (*SETTINGS, *_CARRIED, *mentioned)
-        told = await self._query(_ASK, [array_text(wanted), array_text([quoted(name) for name in names])])
-        found = json.loads(told[0][0] or "{}")
-        columns, oids = _shape(described)
-        settings = found["settings"]
+            self._link.send(m.DESCRIBE, m.encode_describe(m.PORTAL, held), drop)
+        wanted = (*_WANTED, *mentioned)
+        told = self._run(_SETTINGS, [array_text(wanted) if mentioned else _WANTED_TEXT])
+        shape = self._shapes.get(portal.question)
+        asked = self._ask(portal.question, names) if shape is None else None
+        await self.settle()
+        database, permanent, values = json.loads(self._rows(told)[0][0] or "")
+        settings: dict[str, str | None] = dict(zip(wanted, values, strict=True))
+        circumstances = (database, *(settings[name] for name in _MEANING)) if permanent else None
+        if shape is not None and shape.circumstances != circumstances:
+            shape, asked = None, self._ask(portal.question, names)
+            await self.settle()
+        if shape is None:
+            assert asked is not None
+            shape = self._shape(*asked, names, not alone or self._link.status != m.IDLE, circumstances)
+            if circumstances is not None and not shape.in_block:  # a transaction remembers the names of others too
+                self._shapes.put(portal.question, shape, len(portal.question.text))
         return Reading(
-            settings={name: settings[name] for name in (*SETTINGS, *mentioned) if settings[name]},
-            carried={name: settings[name] for name in _CARRIED},
+            settings={name: value for name in (*SETTINGS, *mentioned) if (value := settings[name])},
+            carried={name: settings[name] or "" for name in _CARRIED},
+            resolved=shape.resolved,
+            seen=shape.seen,
+            columns=shape.columns,
+            parameters=await self._values(shape.oids, portal, circumstances),
+            parameter_oids=shape.oids,
+            in_block=shape.in_block,
+            circumstances=circumstances,
+        )
+
+    def _ask(self, question: Prepared, names: Sequence[Name]) -> tuple[Answer, Answer]:
+        """Ask how PostgreSQL reads a text.
+
+        It is parsed under a name of ours: what the client parsed may have been replaced since it was bound.
+        """
+        described = Answer()
+        self._parse(_ASKED, question.text, question.oids)
+        self._link.send(m.DESCRIBE, m.encode_describe(m.STATEMENT, _ASKED), described.take)
+        return described, self._run(_READ, [array_text([quoted(name) for name in names])])
+
+    def _shape(
+        self,
+        described: Answer,
+        told: Answer,
+        names: Sequence[Name],
+        in_block: bool,
+        circumstances: Circumstances | None,
+    ) -> _Shape:
+        found = json.loads(self._rows(told)[0][0] or "{}")
+        columns, oids = _described(described)
+        return _Shape(
+            columns=columns,
+            oids=oids,
             resolved={
                 name: (pair[0], pair[1]) if pair[1] is not None else None
                 for name, pair in zip(names, found["resolved"] or (), strict=True)
             },
             seen=frozenset((schema, name) for schema, name in found["seen"] or ()),
-            columns=columns,
-            parameters=await self._values(oids, portal.values, portal.formats),
-            parameter_oids=oids,
-            in_block=not alone or link.status != m.IDLE,
+            in_block=in_block,
+            circumstances=circumstances,
         )
 
     async def _values(
-        self, oids: Sequence[int], values: Sequence[bytes | None], formats: Sequence[int]
+        self, oids: Sequence[int], portal: Portal, circumstances: Circumstances | None
     ) -> tuple[Literal, ...]:
         """Bound parameters by text and type: PostgreSQL itself reads them, text or binary."""
+        values, formats = portal.values, portal.formats
         if len(values) != len(oids):
             raise ProtocolViolation(
                 f"bind message supplies {len(values)} parameters, but the prepared statement requires {len(oids)}"
             )
         if not oids:
             return ()
+        key = (circumstances, oids, values, formats)
+        known = self._literals.get(key) if circumstances is not None else None
+        if known is not None:
+            return known
         types = await self._type_names([(oid, -1) for oid in oids])
         sql = "SELECT " + ", ".join(f"${i + 1}::{name}::pg_catalog.text" for i, name in enumerate(types))
         rows = await self._query(sql, values, formats, oids)
-        return tuple(Literal(text, name) for text, name in zip(rows[0], types, strict=True))
+        literals = tuple(Literal(text, name) for text, name in zip(rows[0], types, strict=True))
+        self._literals.put(key, literals, 1 + sum(len(value or b"") for value in values))
+        return literals
 
     async def _type_names(self, wanted: Sequence[tuple[int, int]]) -> tuple[str, ...]:
         missing = sorted(set(wanted) - self._types.keys())
@@ -164,22 +253,29 @@ class Conversation:
         self._link.send(m.CLOSE, m.encode_close(m.STATEMENT, name), drop)
         self._link.send(m.PARSE, m.encode_parse(name, sql, oids, self.codec), drop)
 
-    async def _query(
-        self,
-        sql: str,
-        values: Sequence[str | bytes | None],
-        formats: Sequence[int] = (),
-        oids: Sequence[int] = (),
-    ) -> list[list[str | None]]:
-        """Run a statement of ours and read its rows as text."""
-        link, rows, encoding = self._link, Answer(), self.codec
-        bound = [v.encode(encoding) if isinstance(v, str) else v for v in values]
+    def _run(
+        self, sql: str, values: Sequence[str | bytes | None], formats: Sequence[int] = (), oids: Sequence[int] = ()
+    ) -> Answer:
+        """Run a statement of ours; its rows are there when the shadow has settled."""
+        link, rows = self._link, Answer()
+        bound = [v.encode(self.codec) if isinstance(v, str) else v for v in values]
         self._parse(_OURS, sql, oids)
         link.send(m.BIND, m.encode_bind(_OURS, _OURS, formats, bound), drop)
         link.send(m.EXECUTE, m.encode_execute(_OURS), rows.take)
         link.send(m.CLOSE, m.encode_close(m.PORTAL, _OURS), drop)
-        await link.ask(m.CLOSE, m.encode_close(m.STATEMENT, _OURS) + FLUSH, drop)
-        return [[None if cell is None else cell.decode(encoding) for cell in row] for row in rows.rows()]
+        return rows
+
+    def _rows(self, answer: Answer) -> list[list[str | None]]:
+        encoding = self.codec
+        return [[None if cell is None else cell.decode(encoding) for cell in row] for row in answer.rows()]
+
+    async def _query(
+        self, sql: str, values: Sequence[str | bytes | None], formats: Sequence[int] = (), oids: Sequence[int] = ()
+    ) -> list[list[str | None]]:
+        """Run a statement of ours and read its rows as text."""
+        answer = self._run(sql, values, formats, oids)
+        await self.settle()
+        return self._rows(answer)
 
     async def enumerate(self, wanted: DomainQuery) -> list[tuple[str | None, ...]]:
         """The public values of derived keys, worked out where only public things are."""
@@ -187,19 +283,27 @@ class Conversation:
 
     async def prepare(self, sql: str, reading: Reading, arrays: int) -> None:
         """Parse the finishing statement before anything is paid; it must have the shape of what was asked."""
-        described = Answer()
+        asked = tuple((column.name, column.type_oid) for column in reading.columns)
+        key = (sql, asked, reading.parameter_oids, arrays, reading.circumstances)
         self._parse(_ASKED, sql, (*reading.parameter_oids, *(0 for _ in range(arrays))))
+        if reading.circumstances is not None and self._finishing.get(key):
+            return
+        described = Answer()
         try:
             await self._link.ask(m.DESCRIBE, m.encode_describe(m.STATEMENT, _ASKED) + FLUSH, described.take)
         except ShadowError as error:
             raise ShadowError(error_fields(_not_finished(error))) from None
-        columns, _ = _shape(described)
-        asked = [(column.name, column.type_oid) for column in reading.columns]
-        if [(column.name, column.type_oid) for column in columns] != asked:
+        columns, _ = _described(described)
+        if tuple((column.name, column.type_oid) for column in columns) != asked:
             raise NotAnswered(
                 "the columns of this statement could not be kept as PostgreSQL names and types them",
                 hint="Give every output column an alias (AS name), or cast it.",
             )
+        self._finishing.put(key, True, len(sql))
+
+    def configure(self, setting: str, value: str) -> None:
+        """Set a setting of the session until its transaction ends."""
+        self._run("SELECT pg_catalog.set_config($1, $2, true)", [setting, value])
 
     def finish(self, name: str, arrays: Sequence[str], portal: Portal) -> None:
         """Put the finished answer behind the analyst's portal; what follows is PostgreSQL's own business."""
@@ -210,6 +314,7 @@ class Conversation:
 
     def native(self, name: str, portal: Portal) -> None:
         """What turned out to be no question: let PostgreSQL bind it as it was asked to."""
+        self._parse(_ASKED, portal.question.text, portal.question.oids)
         self._bind(name, portal.formats, portal.values, portal.result_formats)
 
     def _bind(
@@ -255,7 +360,7 @@ def _not_finished(error: ShadowError) -> NotAnswered:
     )
 
 
-def _shape(described: Answer) -> tuple[tuple[m.Field, ...], tuple[int, ...]]:
+def _described(described: Answer) -> tuple[tuple[m.Field, ...], tuple[int, ...]]:
     parameters = described.first(m.PARAMETER_DESCRIPTION)
     row = described.first(m.ROW_DESCRIPTION)
     return (

@@ -22,7 +22,9 @@ from provenance.synopses import Sameness
 from proxy.answer import Answered, Asker, sameness
 from proxy.bill import shown_threshold
 from proxy.conversation import Conversation, Reading
-from proxy.plan import Plan, StatementPlan, lattice_unit, plan
+from proxy.numbers import Ways, ways
+from proxy.plan import Plan, StatementPlan, lattice_unit, shares_views
+from proxy.remembered import remembered
 from proxy.runtime import Runtime
 from proxy.wishes import Wishes
 from sqlrewrite.errors import NotAnswered
@@ -76,42 +78,74 @@ async def explain(
     """Have the shadow show the plan as PostgreSQL shows one."""
     wishes = Wishes.read(reading.settings)
     house = await runtime.current()
-    planned = await plan(explained.question, reading, house, wishes, shadow.enumerate)
-    owed: dict[Sameness, Plan] = {}
-    reused: list[bool] = []
+    planned = await remembered(explained.question, reading, house, wishes, shadow.enumerate)
+    told: dict[Sameness, Priced] = {}
+    priced: list[Priced] = []
+    total = Loss.nothing(house.coin)
     for each in planned.plans:
         same = sameness(asker, each)
-        reused.append(each.free or same in owed or await runtime.synopses.find(same) is not None)
-        if not reused[-1]:
-            owed[same] = each
-    total = Loss.nothing(house.coin)
-    for each in owed.values():
-        total = total + expected(each)
-    verdict = await runtime.ledger.verdict(asker.name, total) if owed else None
+        known = each.free or same in told or await runtime.synopses.find(same) is not None
+        found = await ways(runtime.releases, asker.name, each) if not known and shares_views(each) else None
+        priced.append(Priced(each, known, found))
+        told.setdefault(same, priced[-1])
+        total = total + priced[-1].expected
+    verdict = None
+    if total.amount or total.delta:
+        table = sum((one.table for one in priced), Decimal(0))
+        parts = [
+            (one.plan.question.relation.id, part) for one in priced if one.ways is not None for part in one.ways.parts
+        ]
+        verdict = await runtime.ledger.verdict(asker.name, total, table, parts)
     left = (await runtime.ledger.remaining(asker.name)).epsilon
-    document = _document(planned, reused, house.seed, verdict, left, total)
+    document = _document(planned, priced, house.seed, verdict, left, total)
     lines = [json.dumps([document], indent=2)] if explained.as_json else list(_lines(document))
     shape = _JSON if explained.as_json else _TEXT
     await shadow.prepare(shape.format(len(reading.parameters) + 1), reading, 1)
     return Answered((array_text(lines),), ())
 
 
-def expected(each: Plan) -> Loss:
-    """What a question usually costs: a fixed price, or what decisions like it took on real data."""
-    staged = each.staged
-    return each.loss if staged is None else each.loss + staged.usual()
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """One question with what it would cost now."""
 
+    plan: Plan
+    known: bool  # free, or answered before
+    ways: Ways | None
 
-def _own(each: Plan, loss: Loss) -> float:
-    """A question's own epsilon, if it costs this."""
-    return float(epsilon_of(loss.coin, loss.amount, each.conversion_delta)) if each.staged else float(each.epsilon)
+    @property
+    def expected(self) -> Loss:
+        """What it usually costs: a fixed price, what is new in its views, or what decisions like it took."""
+        if self.known:
+            return Loss.nothing(self.plan.loss.coin)
+        if self.ways is not None:
+            return self.ways.loss
+        staged = self.plan.staged
+        return self.plan.loss if staged is None else self.plan.loss + staged.usual()
+
+    @property
+    def table(self) -> Decimal:
+        """What the protected database would lose, in coin."""
+        return self.expected.amount if self.known or self.ways is None else self.ways.table
+
+    @property
+    def epsilon(self) -> float:
+        """Its own, if it costs that."""
+        return self.at(self.expected)
+
+    def at(self, loss: Loss) -> float:
+        """The question's own epsilon at a loss."""
+        each = self.plan
+        if self.known or not loss.amount:
+            return 0.0
+        converted = each.staged is not None or self.ways is not None
+        return float(epsilon_of(loss.coin, loss.amount, each.conversion_delta) if converted else each.epsilon)
 
 
 def _document(
-    planned: StatementPlan, reused: list[bool], seed: int, verdict: LimitReached | None, left: Decimal, total: Loss
+    planned: StatementPlan, priced: list[Priced], seed: int, verdict: LimitReached | None, left: Decimal, total: Loss
 ) -> dict[str, Any]:
-    questions = [_question(each, free, seed, left) for each, free in zip(planned.plans, reused, strict=True)]
-    paid = [_own(each, expected(each)) for each, free in zip(planned.plans, reused, strict=True) if not free]
+    questions = [_question(one, seed, left) for one in priced]
+    paid = [one.epsilon for one in priced]
     return {
         "Questions": questions,
         "Finishing": planned.sql,
@@ -126,7 +160,8 @@ def _document(
     }
 
 
-def _question(each: Plan, reused: bool, seed: int, left: Decimal) -> dict[str, Any]:
+def _question(one: Priced, seed: int, left: Decimal) -> dict[str, Any]:
+    each = one.plan
     question, unit = each.question, each.question.unit
     sql = None if each.free else generate(question, seed).sql
     return {
@@ -142,9 +177,10 @@ def _question(each: Plan, reused: bool, seed: int, left: Decimal) -> dict[str, A
         "Atoms": [_atom(each, atom) for atom in dict.fromkeys(atoms(question.having))] if question.having else [],
         "Statistics": [_statistic(each, at, share) for at, share in enumerate(each.shares) if share is not None],
         "SQL": sql,
-        "Reused": reused,
-        "Cost": {"worst": 0.0, "expected": 0.0, "delta": 0.0} if reused else _cost(each, left),
-        "Prices": _prices(each),
+        "Reused": one.known,
+        "Ways": [] if one.ways is None else _ways(one, one.ways),
+        "Cost": {"worst": 0.0, "expected": 0.0, "delta": 0.0} if one.known else _cost(one, left),
+        "Prices": _prices(one),
     }
 
 
@@ -153,21 +189,44 @@ def bounds_alpha(each: Plan) -> bool:
     return each.staged is not None and each.staged.mechanism in ("cert", "probe", "probe_naive", "probe_ent")
 
 
-def _cost(each: Plan, left: Decimal) -> dict[str, float]:
+def _ways(one: Priced, found: Ways) -> list[dict[str, Any]]:
+    """For each statistic how it would be had, and what the other ways would cost."""
+    return [
+        {
+            "way": name,
+            "alternatives": [
+                {
+                    "way": f"{other.word} on {other.view}",
+                    "epsilon": one.at(Loss(found.loss.coin, other.cost.analyst)),
+                    "charged": f"{other.cost.analyst:f}",
+                    "database": f"{other.cost.database:f}",
+                }
+                for other in (weighed.chosen, *weighed.others)
+            ],
+        }
+        for name, weighed in zip(found.names, found.plans, strict=True)
+    ]
+
+
+def _cost(one: Priced, left: Decimal) -> dict[str, float]:
     """In epsilon: a staged decision ends where its certificate holds, at the latest where the limits do."""
-    usual = _own(each, expected(each))
-    worst = usual
+    each = one.plan
+    worst = usual = one.epsilon
     if each.staged is not None:
         capped = each.staged.capped
         worst = float(left / 2 if capped is None else min(left, capped))
     return {"worst": worst, "expected": usual, "delta": float(each.loss.delta)}
 
 
-def _prices(each: Plan) -> dict[str, float]:
+def _prices(one: Priced) -> dict[str, float]:
     """What the decision would usually cost at some alphas."""
+    each = one.plan
     if each.staged is None:
         return {}
-    return {alpha: _own(each, each.loss + loss) for alpha, loss in each.staged.prices().items()}
+    return {
+        alpha: float(epsilon_of(loss.coin, (each.loss + loss).amount, each.conversion_delta))
+        for alpha, loss in each.staged.prices().items()
+    }
 
 
 def _tree(condition: Condition[Atom], question: Question) -> str:
@@ -248,6 +307,9 @@ def _lines(document: dict[str, Any]) -> Iterator[str]:
             price = f"epsilon {statistic['epsilon']:.6g}, {statistic['noise']}"
             yield f"    Statistic {place}: {statistic['statistic']}  ({price})"
             yield f"      Predicted error: within {statistic['predicted error']:g}"
+        for place, way in enumerate(question["Ways"], start=1):
+            others = ", ".join(f"{other['way']} {other['epsilon']:.4g}" for other in way["alternatives"])
+            yield f"    Way {place}: {way['way']}  (weighed, in epsilon: {others})"
         if question["Prices"]:
             prices = ", ".join(f"{price:.4g} at alpha {alpha}" for alpha, price in question["Prices"].items())
             yield f"  Usual price: epsilon {prices}"

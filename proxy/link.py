@@ -13,19 +13,11 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, Protocol, TypeAlias, cast
+from typing import Final, Protocol, cast
 
 from proxy import messages as m
-from proxy.codec import EMPTY_LIMIT, SMALL_LIMIT
-
-Sink: TypeAlias = Callable[[int, bytes], bytes | None]
-"""Takes one frame of an answer; what it returns goes to the client.
-
-If the answer will never come, because of an error here or earlier in its batch, the sink gets that ErrorResponse, and
-what it returns is nobody's.
-"""
+from proxy.expected import RELAYED, Expected, Sink
 
 
 class ShadowError(Exception):
@@ -55,15 +47,6 @@ class Listener(Protocol):
     def link_lost(self) -> None: ...
 
     def link_writable(self, writable: bool) -> None: ...
-
-
-@dataclass(slots=True, eq=False)
-class Expected:
-    """An answer that is still to come: it ends with the frame that belongs to the message ``kind``."""
-
-    kind: int
-    sink: Sink | None = None  # None: relay
-    done: asyncio.Future[None] | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -106,40 +89,11 @@ _ENDS: Final = frozenset(
 )
 _ASIDE: Final = frozenset((m.NOTICE_RESPONSE, m.PARAMETER_STATUS, m.NOTIFICATION_RESPONSE))
 
-RELAYED: Final[dict[int, Expected]] = {
-    kind: Expected(kind) for kind in (m.QUERY, m.SYNC, m.FUNCTION_CALL, m.PARSE, m.BIND, m.DESCRIBE, m.EXECUTE, m.CLOSE)
-}
-
-
 _head: Final = struct.Struct(">BI").unpack_from
 _DATA_ROW: Final = m.DATA_ROW
 _ROW_DESCRIPTION: Final = m.ROW_DESCRIPTION
 _READY_FOR_QUERY: Final = m.READY_FOR_QUERY
 _RUN: Final = 8  # rows of one width that make it worth looking for more
-
-# What may stand in a batch that is sent on unread: the expected answer, and how long the message may be.
-_BATCH: Final[dict[int, tuple[Expected | None, int]]] = {
-    m.FLUSH: (None, EMPTY_LIMIT),
-    m.SYNC: (RELAYED[m.SYNC], EMPTY_LIMIT),
-    **{kind: (RELAYED[kind], SMALL_LIMIT) for kind in (m.BIND, m.DESCRIBE, m.EXECUTE, m.CLOSE)},
-}
-
-_UNFIT: Final = (None, 0)
-
-
-def batch(data: bytes) -> list[Expected] | None:
-    """The answers to come, if these are whole and small messages of an extended batch without a Parse; else None."""
-    answers: list[Expected] = []
-    start, end = 0, len(data)
-    while end - start >= 5:
-        kind, length = _head(data, start)
-        expected, limit = _BATCH.get(kind, _UNFIT)
-        if not 4 <= length <= limit:
-            return None
-        if expected is not None:
-            answers.append(expected)
-        start += length + 1
-    return answers if start == end else None
 
 
 def _alike(data: bytes, start: int, width: int) -> int:
@@ -161,6 +115,7 @@ class Link(asyncio.Protocol):
         self._special = 0  # how many of them have a sink or a waiter
         self._tail = bytearray()
         self._need = 5
+        self._unsent: list[bytes] = []  # frames of ours: a write for each would cost more than PostgreSQL's answer
         self.transport: asyncio.Transport | None = None
         self.capture: asyncio.Queue[bytes] | None = asyncio.Queue()  # raw bytes while logging in
         self.copying_in = False
@@ -218,25 +173,31 @@ class Link(asyncio.Protocol):
 
     def relay_one(self, expected: Expected, data: bytes) -> None:
         """The hot path: one frame whose answer is relayed."""
+        if self._unsent:
+            self.flush()
         self._pending.append(expected)
         self.transport.write(data)  # type: ignore[union-attr]
 
     def relay_batch(self, answers: list[Expected], data: bytes) -> None:
         """The same for several."""
+        if self._unsent:
+            self.flush()
         self._pending.extend(answers)
         self.transport.write(data)  # type: ignore[union-attr]
 
     def send(self, kind: int, data: bytes, sink: Sink | None = None) -> None:
-        """Send a frame of ours; ``sink`` takes its answer (None: the client gets it)."""
+        """Send a frame of ours at the next ``flush``; ``sink`` takes its answer (None: the client gets it)."""
+        if self.transport is None or self.lost:
+            raise LinkLost
         if sink is None:
             self._pending.append(RELAYED[kind])
         else:
             self._pending.append(Expected(kind, sink))
             self._special += 1
-        self.write(data)
+        self._unsent.append(data)
 
     def ask(self, kind: int, data: bytes, sink: Sink) -> asyncio.Future[None]:
-        """Like ``send``, and a future that ends with the answer (``ShadowError`` if it is a refusal)."""
+        """Send at once, and a future that ends with the answer (``ShadowError`` if it is a refusal)."""
         self.write(data)  # first: if the connection is lost, nobody would wait for the future
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._pending.append(Expected(kind, sink, done))
@@ -244,13 +205,22 @@ class Link(asyncio.Protocol):
         return done
 
     def write(self, data: bytes) -> None:
+        """Write now, behind what was not sent yet."""
         if self.transport is None or self.lost:
             raise LinkLost
+        if self._unsent:
+            data, self._unsent = b"".join((*self._unsent, data)), []
         self.transport.write(data)
+
+    def flush(self) -> None:
+        """Write what was not sent yet, at the end of a turn."""
+        if self._unsent and not self.lost:
+            self.write(b"")
 
     def close(self) -> None:
         """Say goodbye; whoever waits for an answer hears of it when the connection is gone."""
         if self.transport is not None and not self.lost:
+            self.flush()
             self.lost = True
             self.transport.write(_TERMINATE)
             self.transport.close()

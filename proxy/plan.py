@@ -8,23 +8,24 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import ROUND_DOWN, Decimal
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 
 from mechanisms.apportion import Ask, apportion, own_epsilon
 from mechanisms.condition import atoms
-from mechanisms.loss import QUANTUM, Loss
+from mechanisms.loss import QUANTUM, Loss, amount_within
 from mechanisms.noise import DiscreteGaussian
 from mechanisms.threshold import Share, key_threshold
 from mechanisms.values import Lattice
 from proxy.conversation import Reading
 from proxy.decided import Decided, decided, is_staged
 from proxy.runtime import House
+from proxy.wider import Derivable, Enumerate, derivable
 from proxy.wishes import Wishes
 from sqlrewrite.blocks import Block, Outline, outline
 from sqlrewrite.canonical import canonical
@@ -32,7 +33,7 @@ from sqlrewrite.catalog import Catalog, Relation
 from sqlrewrite.cells import Cells, cells
 from sqlrewrite.constant import NUMBERS, TEXTS, base_type
 from sqlrewrite.cut import Cut, cut
-from sqlrewrite.domain import DomainQuery, domain_query, is_open
+from sqlrewrite.domain import domain_query, is_open
 from sqlrewrite.errors import NotAnswered, SyntaxNotRead, TooManyGroups
 from sqlrewrite.finish import Released, finish, released
 from sqlrewrite.generate import SUMS
@@ -50,9 +51,6 @@ _SETTLED = frozenset((*NUMBERS, *TEXTS, "boolean", "uuid"))
 
 _OPEN_QUESTIONS = 100
 """How many questions over unknown domains the deployment's delta pays for."""
-
-Enumerate = Callable[[DomainQuery], Awaitable[list[tuple[str | None, ...]]]]
-"""Asks the shadow for the public values of derived keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +72,15 @@ class Plan:
     contribution: Contribution
     shares: tuple[Share | None, ...]  # of each statistic; None where only a staged decision looks at it
     loss: Loss  # what is fixed beforehand: of a staged decision only the numbers beside it
+    most: Decimal | None  # the coin that the analyst lets the question spend
     epsilon: Decimal  # the question's own, at the delta of conversion
     conversion_delta: Decimal
     digest: str
+    context: str  # what the numbers depend on beside the question: settings, the list of groups
     beta: Decimal
     presence: Presence | None
     staged: Decided | None
+    wider: tuple[tuple[Derivable, ...], ...]  # for each statistic, registered views that it can be derived from
     probe: bool  # the answer is thrown away whatever it is, or no row can be in it
 
     @property
@@ -118,11 +119,7 @@ class Plan:
     @property
     def weights(self) -> Lattice:
         """Statistics as combinations of measures."""
-        matrix = np.zeros((len(self.question.statistics), len(self.question.measures)), dtype=np.int64)
-        for row, statistic in enumerate(self.question.statistics):
-            for measure, coefficient in statistic.terms:
-                matrix[row, measure] = coefficient
-        return matrix
+        return weights(self.question)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +130,15 @@ class StatementPlan:
     parts: tuple[Released, ...]
     sql: str
     top: Block | None  # the question that is the whole statement, if there is one
+
+
+def weights(question: Question) -> Lattice:
+    """The statistics of a question as combinations of its measures."""
+    matrix = np.zeros((len(question.statistics), len(question.measures)), dtype=np.int64)
+    for row, statistic in enumerate(question.statistics):
+        for measure, coefficient in statistic.terms:
+            matrix[row, measure] = coefficient
+    return matrix
 
 
 @lru_cache(maxsize=2048)
@@ -176,14 +182,26 @@ async def plan(text: str, reading: Reading, house: House, wishes: Wishes, enumer
             question, places = canonical(found, printed)
         # Numbers are stored by place: another list of groups (a public table has changed) is another question.
         listing = "" if listed is None else "/" + hashlib.sha256(repr(listed).encode()).hexdigest()
-        digest = printed.digest + listing + _setting_digest(question, reading)
-        plans.append(_price(question, taken, domain, wishes, house, max(1, decisions), digest))
+        context = listing + _setting_digest(question, reading)
+        priced = _price(question, taken, domain, wishes, house, max(1, decisions), printed.digest, context)
+        if domain is not None and shares_views(priced):
+            settings = partial(_setting_digest, reading=reading)
+            several = range(len(question.statistics))
+            views = [await derivable(question, at, domain, settings, enumerate_) for at in several]
+            priced = replace(priced, wider=tuple(views))
+        plans.append(priced)
         parts.append(released(question, taken, places))
     sql = finish(text, parts, len(reading.parameters))
     first = structure.blocks[0] if structure.blocks else None
     shown = first is not None and not first.tail and tokens(text)[0].word not in ("insert", "create")
     whole = blocks[0] if len(blocks) == 1 and first is blocks[0] and shown else None
     return StatementPlan(tuple(plans), tuple(parts), sql, whole)
+
+
+def shares_views(each: Plan) -> bool:
+    """Whether a question's numbers come from synopses: Gaussian noise over public groups, and no decision."""
+    gaussian = all(share is not None and isinstance(share.noise, DiscreteGaussian) for share in each.shares)
+    return gaussian and each.cells is not None and each.question.having is None and not each.free
 
 
 def resolver(catalog: Catalog, reading: Reading) -> Callable[[str | None, str], Relation | None]:
@@ -241,6 +259,7 @@ def _price(
     house: House,
     decisions: int,
     digest: str,
+    context: str,
 ) -> Plan:
     coin, touched, converted = house.coin, sensitivity(question), house.versions.conversion_delta
     payment = _payment(question, house) if any(key.open for key in question.keys) else None
@@ -261,6 +280,7 @@ def _price(
         *_, last = given
         presence = Presence(last, key_threshold(last, payment, touched.cells), payment)
     following = iter(given)
+    allowed = accuracy.max_epsilon if accuracy.epsilon is None else accuracy.epsilon
     # Cells have independent noise, so what one unit touches adds up in coin.
     amount = sum((share.loss(coin).amount for share in paid), Decimal(0)) * touched.cells
     return Plan(
@@ -270,12 +290,15 @@ def _price(
         contribution=touched,
         shares=tuple(None if ask is None else next(following) for ask in asks),
         loss=Loss(coin, amount, payment if payment is not None and not probe else Decimal(0)),
+        most=None if allowed is None else amount_within(coin, allowed, converted),
         epsilon=own_epsilon(paid, touched.cells, converted),
         conversion_delta=converted,
-        digest=digest,
+        digest=digest + context,
+        context=context,
         beta=accuracy.beta,
         presence=presence,
         staged=staged,
+        wider=(),
         probe=probe,
     )
 

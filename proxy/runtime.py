@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+import select
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
+from weakref import WeakKeyDictionary
 
 from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict
@@ -21,17 +24,26 @@ from psycopg.rows import TupleRow
 from psycopg_pool import AsyncConnectionPool
 
 from mechanisms.loss import Coin
+from provenance.chain import Witness
 from provenance.ledger import Ledger
 from provenance.migrate import admit_reader
 from provenance.registry import Registry, Versions
+from provenance.releases import Releases
 from provenance.synopses import Synopses
+from provenance.watch import vigil
 from proxy import messages as m
 from proxy.backend import Backend, configure
+from proxy.kept import Kept
 from proxy.link import ShadowError as Refused
 from proxy.login import Target
+from proxy.recent import Recent
+from proxy.reports import Reports
 from proxy.route import PASS_ALL, Router
 from proxy.settings import Settings
 from proxy.shadow import Generation, Shadow
+from proxy.standing import Standing
+from proxy.status import replica_name
+from proxy.turns import Turns
 from sqlrewrite.catalog import Catalog
 
 log = logging.getLogger("pgveil")
@@ -39,6 +51,9 @@ Pool = AsyncConnectionPool[AsyncConnection[TupleRow]]
 
 ADMIN_ROLE: Final = "pgveil_admin"
 _GONE: Final = frozenset(("3D000", "28000", "28P01", "42501"))  # no such database, no such role, not let in
+_PLANS: Final = 1_000_000  # groups, about, that the remembered plans of a house may have
+_LISTED: Final = 200_000  # values, about, of remembered derived keys
+_IDLE: Final = 10.0  # seconds after which a silent connection may be one that a network has forgotten
 _PATIENCE: Final = 3.0  # seconds until a database that is down is reported; a restart is often shorter
 T = TypeVar("T")
 
@@ -53,6 +68,9 @@ class House:
     router: Router
     coin: Coin
     seed: int  # keys the hash that bounds contributions
+    plans: Recent[Hashable, Any] = field(default_factory=lambda: Recent(_PLANS), compare=False, repr=False)
+    listings: Recent[Hashable, Any] = field(default_factory=lambda: Recent(_LISTED), compare=False, repr=False)
+    """What was worked out under this registry (``proxy.remembered``), forgotten with it."""
 
 
 class Runtime:
@@ -63,7 +81,11 @@ class Runtime:
         self.database = str(conninfo_to_dict(settings.upstream_dsn).get("dbname") or "postgres")
         self.registry = Registry(pool, catalogs, apart=settings.provenance is not None)
         self.ledger = Ledger(pool)
-        self.synopses = Synopses(pool)
+        self.standing = Standing(pool, self.ledger)
+        self.reports = Reports(pool)
+        self.synopses = Kept(Synopses(pool))
+        self.releases = Releases(pool)
+        self.turns = Turns()
         self.backend = Backend(readers)
         self.shadow_target = Target.from_dsn(shadow_dsn)
         self.admin_target = Target.from_dsn(settings.provenance_dsn)
@@ -81,6 +103,9 @@ class Runtime:
         """Derive the keys of the deployment and build the first house."""
         self._shadow = Shadow(self._shadow_dsn, self.database, await self.registry.derived_key("shadow"))
         self.mock_secret = await self.registry.derived_key("mock")
+        ledger = (await self.registry.derived_key("anchor")).hex()[:16]
+        anchor = self.settings.anchor or self.settings.home / "anchor" / f"{ledger}.json"
+        self.ledger.remember(Witness(anchor, ledger, replica_name()))
         self.admin_password = await self.registry.derived_password(ADMIN_ROLE)
         await self.refresh()
 
@@ -96,9 +121,9 @@ class Runtime:
             raise RuntimeError("the proxy has not been started")
         return self._shadow
 
-    async def current(self) -> House:
-        """The house at the registry's present version."""
-        versions = await self.registry.versions()
+    async def current(self, analyst: str | None = None) -> House:
+        """The house at the registry's present version, for an analyst who must be active."""
+        versions = await (self.registry.versions() if analyst is None else self.standing.look(analyst))
         if self._house is None or versions != self._house.versions:
             await self.refresh(versions)
         return self.house
@@ -158,7 +183,8 @@ class Runtime:
         """The same house on the generation that ``ensure`` found or made just now."""
         if generation == house.generation:
             return house
-        house = replace(house, generation=generation)
+        # Nothing remembered goes along: the name of a generation may have been another's before.
+        house = replace(house, generation=generation, plans=Recent(_PLANS), listings=Recent(_LISTED))
         if self._house is not None and self._house.versions == house.versions:
             self._house = house
         return house
@@ -179,7 +205,39 @@ async def running(settings: Settings, shadow_dsn: str) -> AsyncIterator[Runtime]
             await stack.enter_async_context(each)
         runtime = Runtime(settings, shadow_dsn, pool, catalogs, readers)
         await runtime.start()
+        keeping = asyncio.create_task(vigil(pool, runtime.ledger, replica_name()))
+        stack.push_async_callback(_ended, keeping)
         yield runtime
+
+
+async def _ended(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
+
+
+class Alive:
+    """Checks a connection of a pool before it is used, at the cost of a round trip only where there is doubt.
+
+    A server that ends a connection says so, hence one that is idle and has something to say is looked at, and so is one
+    that was not used for long: a network may have forgotten it.
+    """
+
+    def __init__(self, seconds: float = _IDLE) -> None:
+        self._seconds = seconds
+        self._used: WeakKeyDictionary[AsyncConnection[TupleRow], float] = WeakKeyDictionary()
+
+    async def __call__(self, conn: AsyncConnection[TupleRow]) -> None:
+        now = time.monotonic()
+        last = self._used.get(conn)
+        self._used[conn] = now
+        if last is None or now - last > self._seconds or _speaks(conn.fileno()):
+            await Pool.check_connection(conn)
+
+
+def _speaks(descriptor: int) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _pool(
@@ -195,7 +253,7 @@ def _pool(
         min_size=least,
         max_size=most,
         open=False,
-        check=Pool.check_connection,
+        check=Alive(),
         configure=configure,
         timeout=_PATIENCE,
         reconnect_timeout=_PATIENCE,

@@ -15,12 +15,14 @@ from typing import Final, TypeAlias
 
 from mechanisms.errors import Refusal
 from proxy import messages as m
+from proxy import reports
 from proxy.answer import Asker
 from proxy.asking import Asking, as_portal
 from proxy.codec import FRONTEND_LIMITS, Frames
 from proxy.conversation import Conversation, Portal, Prepared
 from proxy.errors import as_refusal, error_fields
-from proxy.link import FLUSH, RELAYED, Link, LinkLost, Sink, batch
+from proxy.expected import RELAYED, Sink, batch
+from proxy.link import FLUSH, Link, LinkLost
 from proxy.protocol import Action, Event, Machine, State
 from proxy.route import PASS_ALL, Router
 from proxy.runtime import Runtime
@@ -171,13 +173,15 @@ class Session:
         self.link_.send(kind, frame, sink)
 
     def _flush(self) -> None:
-        if self._out:
-            data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
-            kinds, self._out, self._kinds = self._kinds, [], []
-            try:
+        try:
+            if self._out:
+                data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
+                kinds, self._out, self._kinds = self._kinds, [], []
                 self.link_.relay(kinds, data)
-            except LinkLost:
-                self.close()
+            else:
+                self.link_.flush()
+        except LinkLost:
+            self.close()
 
     # -- messages -----------------------------------------------------------------------------------------------
 
@@ -194,7 +198,7 @@ class Session:
         if text in self._router.passed:
             return None
         self.note_settings(text)
-        if self._asking is None or b"\0" in text or self._router.is_plain(text):
+        if self._asking is None or b"\0" in text or (self._router.is_plain(text) and not reports.named(text)):
             return None
         try:
             return text.decode(self.conversation.codec)

@@ -21,6 +21,7 @@ class Settings(BaseSettings):
     shadow: SecretStr | None = Field(None, description="DSN of the shadow PostgreSQL; default: an embedded one")
     listen: str = Field("127.0.0.1:6543", description="HOST:PORT to serve on")
     home: Path = Field(Path(".pgveil"), description="state of the embedded databases")
+    anchor: Path | None = Field(None, description="file that knows the last charge; default: one in the home")
     tls_cert: Path | None = Field(None, description="certificate chain for TLS")
     tls_key: Path | None = Field(None, description="private key for TLS")
     max_connections: int = Field(200, ge=1, description="client sessions at once")

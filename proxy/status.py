@@ -24,9 +24,14 @@ SELECT DISTINCT substr(application_name, %s) FROM pg_stat_activity
 WHERE datname = current_database() AND starts_with(application_name, %s) ORDER BY 1"""
 
 
+def replica_name() -> str:
+    """How this process is known among the proxies."""
+    return f"{socket.gethostname()[:38]}/{os.getpid()}"
+
+
 def application_name() -> str:
     """How a proxy calls itself at its databases: one name for each process (63 bytes at most)."""
-    return f"{_PREFIX}{socket.gethostname()[:38]}/{os.getpid()}"
+    return f"{_PREFIX}{replica_name()}"
 
 
 def demo_dsn(home: Path) -> str | None:

@@ -27,6 +27,7 @@ class Wishes:
     support: int | None = None
     mechanism: str | None = None  # None: the best that is known
     mirror: bool = False  # alpha is kept for every group, and beta is certified
+    reuse: bool = False  # a decision may take noise that was shown before
 
     @classmethod
     def read(cls, settings: Mapping[str, str]) -> Wishes:
@@ -42,7 +43,6 @@ class Wishes:
         mechanism = _one_of(values, "veil.mechanism", (_AUTO, *MECHANISMS))
         certified = _one_of(values, "veil.certify", _CERTIFIED)
         _one_of(values, "veil.on_exhausted", _EXHAUSTED)
-        _flag(values, "veil.reuse")
         support = number("support", values["veil.support"]) if values["veil.support"] else None
         if support is not None and (support < 1 or support != support.to_integral_value()):
             raise BadSetting("veil.support is a whole number of rows, 1 or more", hint="Write SET veil.support = 200.")
@@ -67,6 +67,7 @@ class Wishes:
             None if support is None else int(support),
             None if mechanism == _AUTO else mechanism,
             certified == "beta",
+            _flag(values, "veil.reuse"),
         )
 
 

@@ -54,6 +54,14 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
+class Histogram:
+    """A registered view: its dimensions and its measure as an administrator wrote them."""
+
+    dimensions: tuple[str, ...]
+    measure: str
+
+
+@dataclass(frozen=True, slots=True)
 class Relation:
     """A registered table."""
 
@@ -69,6 +77,7 @@ class Relation:
     size_hint: int | None = None
     unique: frozenset[tuple[str, ...]] = frozenset()  # sorted column names of primary keys and unique constraints
     references: tuple[Reference, ...] = ()
+    histograms: tuple[Histogram, ...] = ()  # registered views
 
     @property
     def qualified(self) -> str:

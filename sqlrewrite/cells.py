@@ -88,6 +88,19 @@ class Cells:
                 np.add.at(values[measure], target, told[inside])
         return values
 
+    def places(self, rows: Sequence[Sequence[str | None]]) -> NDArray[np.int64]:
+        """The cell of each tuple of key texts, as a domain query writes them; -1 outside. For one grouping set."""
+        (block,) = self.blocks
+        columns = [_read(t, column) for t, column in zip(self.types, zip(*rows, strict=True), strict=True)]
+        keys = [_canonical_column(t, column) for t, column in zip(self.types, columns, strict=True)]
+        cell = np.zeros(len(rows), dtype=np.int64)
+        inside = np.ones(len(rows), dtype=np.bool_)
+        for axis in block.axes:
+            place = _along(axis, keys, None)
+            inside &= place >= 0
+            cell = cell * len(axis.values) + place
+        return np.where(inside, cell, -1)
+
     def key_columns(self, indices: NDArray[np.int64]) -> list[list[Key]]:
         """For each key its values in these cells; NULL where the cell's grouping set leaves the key out."""
         columns: list[list[Key]] = [[None] * len(indices) for _ in self.types]

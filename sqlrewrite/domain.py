@@ -125,7 +125,7 @@ def _listing(question: Question, leaves: list[Leaf]) -> DomainQuery:
 
 
 def _axis(rendering: Rendering, leaf: Leaf, place: int) -> str:
-    values = rendering.bind(_array(leaf.values or ()), "text[]")
+    values = rendering.bind(array(leaf.values or ()), "text[]")
     cast = cast_type(leaf.expression.type_name)
     return f"(SELECT (a.v::{cast}) AS v FROM pg_catalog.unnest({values}) AS a(v)) AS d{place}"
 
@@ -220,6 +220,16 @@ def _operands(predicate: Predicate) -> list[Expression]:
             return [inner for part in parts for inner in _operands(part)]
 
 
+def axis_type(expression: Expression) -> str:
+    """The type that listed values of an expression are cast to."""
+    return cast_type(expression.type_name)
+
+
+def shown_text(rendering: Rendering, expression: Expression) -> str:
+    """An expression as ``cells`` reads it."""
+    return _text(rendering.expression(expression), base_type(expression.type_name))
+
+
 def _text(column: str, type_name: str) -> str:
     if type_name in FLOATS:
         return f"({column}::numeric::text)"
@@ -229,7 +239,7 @@ def _text(column: str, type_name: str) -> str:
     return f"""pg_catalog.to_char({utc}, 'YYYY-MM-DD"T"HH24:MI:SS.US')"""
 
 
-def _array(values: Sequence[str | None]) -> str:
+def array(values: Sequence[str | None]) -> str:
     """The text of a one-dimensional array: every element quoted, NULL bare."""
     return "{" + ",".join("NULL" if value is None else _element(value) for value in values) + "}"
 

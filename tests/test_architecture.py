@@ -41,9 +41,11 @@ IO = {
         "status.py": "pgveil status",
     },
     "provenance": {
+        "chain.py": "the anchor",
         "ledger.py": "the till",
         "migrate.py": "the schema",
         "registry.py": "what is public",
+        "releases.py": "global synopses, and what each analyst knows of them",
         "synopses.py": "what was released",
     },
 }

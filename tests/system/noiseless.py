@@ -20,6 +20,8 @@ import numpy as np
 import mechanisms.named
 import mechanisms.release
 import proxy.answer
+import proxy.numbers
+import proxy.rows
 from mechanisms.decision import Decision, Fresh, Problem, Solver
 from mechanisms.grid import Grid
 from mechanisms.noise import DiscreteLaplace
@@ -58,6 +60,6 @@ def as_it_is(grid: Grid, row: Any) -> Any:
 if __name__ == "__main__":
     mechanisms.release.draw = no_noise
     Grid.numbers = Grid.lattice = as_it_is  # type: ignore[method-assign]
-    proxy.answer.beyond = no_lean
+    proxy.rows.beyond = no_lean
     mechanisms.named.MECHANISMS = {**mechanisms.named.MECHANISMS, "cert": certain}
     sys.exit(main())

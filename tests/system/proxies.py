@@ -80,7 +80,7 @@ def start_proxy(
             stderr=errors,
             text=True,
             cwd=Path(__file__).parents[2],
-            env={**os.environ, **(environment or {})},
+            env={**os.environ, "PGVEIL_ANCHOR": str(log.with_suffix(".anchor")), **(environment or {})},
         )
     said: queue.Queue[str | None] = queue.Queue()
     threading.Thread(target=_listen, args=(process, said), daemon=True).start()

@@ -156,6 +156,29 @@ def test_certificates_hold_over_two_hundred_data_versions(ward: Ward) -> None:
     certified(ward, 200)
 
 
+GUARDED = (
+    "SELECT education, occupation FROM adult GROUP BY education, occupation"
+    " HAVING avg(hours_per_week) > {} AND count(*) >= 200"
+)
+
+
+@pytest.mark.slow
+def test_a_guarded_average_is_denied_at_most_once_in_twenty(ward: Ward) -> None:
+    """Within half of what the demo's largest limit holds, as if nothing had been asked before."""
+    denied, thresholds, runs = 0, (38, 40, 42, 45), 15
+    with ExitStack() as stack:
+        direct = stack.enter_context(psycopg.connect(ward.upstream, autocommit=True))
+        session = stack.enter_context(ward.proxy.connect(new_analyst(ward.upstream, max_epsilon="5")))
+        for _ in range(runs):
+            direct.execute("SELECT provenance.refresh('adult')")
+            for threshold in thresholds:
+                try:
+                    session.execute(GUARDED.format(threshold))
+                except psycopg.errors.ProgramLimitExceeded:
+                    denied += 1
+    assert interval(denied, runs * len(thresholds))[0] <= 0.05, f"denied {denied} times"
+
+
 def test_all_four_comparisons_agree_with_postgresql_far_from_the_threshold(ward: Ward) -> None:
     with ward.proxy.connect(new_analyst(ward.upstream)) as session, psycopg.connect(ward.upstream) as direct:
         session.execute("SET veil.mechanism = tslm")

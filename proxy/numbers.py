@@ -1,0 +1,291 @@
+"""Numbers at a fixed price, from the synopses of their views: what is known already is not paid for again.
+
+For each view that a question's statistics need there is one of four moves:
+
+- **reuse**: the analyst knows the view precisely enough;
+- **derive**: the view's global synopsis does, and the analyst gets as much of it as was asked for;
+- **refine**: the global synopsis grows by one more release, which is measured;
+- **measure**: nothing is there yet: the first release.
+
+A statistic has a view of its own, and may be a sum of cells of registered views: the cheapest is taken. The analyst
+pays for what is new to the analyst, the protected database for what is new to everybody.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from mechanisms.grid import Grid
+from mechanisms.loss import Coin, Loss
+from mechanisms.noise import DiscreteGaussian
+from mechanisms.release import release
+from mechanisms.synopsis import FRESH, Partial, Release, Step, advanced, draw_partial, estimate
+from mechanisms.threshold import Share
+from mechanisms.values import Exact, Lattice, Noisy
+from provenance.model import Part, Receipt
+from provenance.plan import NOTHING, Cost, OnView, on_view, plan
+from provenance.plan import Plan as Choices
+from provenance.releases import Fresh, Held, Place, Releases, learn
+from proxy.plan import Plan, weights
+from proxy.wider import Derivable
+from sqlrewrite.cells import Cells
+from sqlrewrite.question import Question
+from sqlrewrite.view import View, view_of
+
+_FINEST = Fraction(4)
+"""The smallest variance of a release, in grid numbers: below that, discrete noise is no Gaussian any more."""
+
+Measured = Callable[[Question, Cells], Awaitable[Exact]]
+"""One look at the data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """What happens to one view."""
+
+    place: Place
+    view: View
+    question: Question  # whose statistic ``row`` the view is, over these cells
+    cells: Cells
+    row: int
+    grid: Grid
+    held: Held
+    touched: int
+    step: Step
+    word: str  # reuse, derive, refine or measure
+    drawn: Partial | None = None  # as much of a release as the analyst gets, where one is there already
+    also: tuple[tuple[str, tuple[Any, ...]], ...] = ()  # what is written with the charge
+
+    @property
+    def cost(self) -> Cost:
+        """For the analyst, and for the protected database."""
+        return on_view(self.step, self.held.known, self.grid.parts, self.touched, Coin.ZCDP)
+
+    @property
+    def part(self) -> Part:
+        """What the view loses."""
+        return Part(self.view.dimensions, self.view.measure, self.cost.analyst, self.cost.database)
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """How the numbers of one question are had: a move for each view, and the view of each statistic."""
+
+    moves: Mapping[Place, Move]
+    sources: tuple[tuple[Place, Derivable | None], ...]
+    plans: tuple[Choices, ...]  # for each statistic, the ways that were weighed
+
+    @property
+    def looks(self) -> bool:
+        """Whether the data must be read."""
+        return any(move.step.grow is not None for move in self.moves.values())
+
+    @property
+    def names(self) -> list[str]:
+        """What is done for each statistic."""
+        return [
+            self.moves[place].word if wider is None else f"{self.moves[place].word} on {wider.label}"
+            for place, wider in self.sources
+        ]
+
+    @property
+    def loss(self) -> Loss:
+        """What the analyst pays."""
+        return Loss(Coin.ZCDP, sum((part.amount for part in self.parts), Decimal(0)))
+
+    def dearer_than(self, most: Decimal | None) -> bool:
+        """Whether the analyst would pay more than is allowed: parts of a release come in steps, rounded up."""
+        return most is not None and self.loss.amount > most
+
+    @property
+    def table(self) -> Decimal:
+        """What the protected database loses."""
+        return sum((part.table for part in self.parts), Decimal(0))
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """What each view loses; two views that reports call the same are one there."""
+        named: dict[tuple[tuple[str, ...], str], Part] = {}
+        for part in (move.part for move in self.moves.values()):
+            key = (tuple(sorted(set(part.dimensions))), part.measure)
+            before = named.get(key)
+            named[key] = (
+                part
+                if before is None
+                else replace(before, amount=before.amount + part.amount, table=before.table + part.table)
+            )
+        return tuple(named.values())
+
+    @property
+    def also(self) -> list[tuple[str, tuple[Any, ...]]]:
+        """What is written with the charge."""
+        return [statement for move in self.moves.values() for statement in move.also]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A view that a statistic may come from, at the precision that the statistic needs."""
+
+    place: Place
+    view: View
+    question: Question
+    cells: Cells
+    row: int
+    grid: Grid
+    held: Held
+    precision: Fraction
+    wider: Derivable | None
+
+    @property
+    def label(self) -> str:
+        """As EXPLAIN calls it."""
+        return "its own view" if self.wider is None else self.wider.label
+
+    def on_view(self, before: Move | None, touched: int) -> OnView:
+        """The same for the planner; ``before`` is what the question does to the view already."""
+        wanted = self.precision if before is None else max(self.precision, before.step.precision)
+        owed = NOTHING if before is None else before.cost
+        known, parts = self.held.known, self.grid.parts
+        return OnView(self.label, self.held.releases, known, wanted, parts, touched, owed)
+
+
+async def ways(store: Releases, analyst: str, each: Plan) -> Ways:
+    """The cheapest way for every number; nothing is written, and no data is read."""
+    found = [_views(each, at) for at in range(len(each.shares))]
+    shares = [share for share in each.shares if share is not None]
+    places = [place for several, share in zip(found, shares, strict=True) for place, *_ in several]
+    finer = [_finer(place, share.grid) for several, share in zip(found, shares, strict=True) for place, *_ in several]
+    held = await store.find(analyst, [*places, *finer])
+    touched = each.contribution.cells
+    moves: dict[Place, Move] = {}
+    sources: list[tuple[Place, Derivable | None]] = []
+    plans: list[Choices] = []
+    for share, several in zip(shares, found, strict=True):
+        candidates = {one.label: one for one in (_candidate(share, held, *view) for view in several)}
+        weighed = plan([one.on_view(moves.get(one.place), touched) for one in candidates.values()], Coin.ZCDP)
+        chosen = weighed.chosen
+        assert chosen.view is not None and chosen.step is not None
+        one = candidates[chosen.view]
+        moves[one.place] = Move(
+            *(one.place, one.view, one.question, one.cells, one.row, one.grid, one.held, touched),
+            *(chosen.step, chosen.word),
+        )
+        sources.append((one.place, one.wider))
+        plans.append(weighed)
+    return Ways(moves, tuple(sources), tuple(plans))
+
+
+_Seen: TypeAlias = tuple[Place, View, Question, Cells, int, Derivable | None]
+
+
+def _views(each: Plan, at: int) -> list[_Seen]:
+    """The question's own view of a statistic, and the registered ones that it can be derived from."""
+    relation = each.question.relation
+    assert each.cells is not None
+
+    def place(view: View) -> Place:
+        return Place(relation.id, relation.data_version, view.digest)
+
+    own = view_of(each.question, at, each.context)
+    wider = [(place(one.view), one.view, one.question, one.cells, 0, one) for one in each.wider[at]]
+    return [(place(own), own, each.question, each.cells, at, None), *wider]
+
+
+def _candidate(
+    share: Share,
+    held: Mapping[Place, Held],
+    place: Place,
+    view: View,
+    question: Question,
+    cells: Cells,
+    row: int,
+    wider: Derivable | None,
+) -> Candidate:
+    """A view at the precision that a share needs of its cells."""
+    assert isinstance(share.noise, DiscreteGaussian)
+    asked = share.noise.sigma2 / (
+        1 if wider is None else wider.rollup.most
+    )  # a sum of n cells has n times the variance
+    there = held[place]
+    grid = there.grid or share.grid
+    variance = asked * Fraction(grid.parts, share.grid.parts) ** 2
+    if variance < _FINEST and grid != share.grid:
+        # The view's grid is too coarse for this: releases of their own, on a finer grid.
+        place = _finer(place, share.grid)
+        grid, there, variance = share.grid, held[place], asked
+    return Candidate(place, view, question, cells, row, grid, there, 1 / variance, wider)
+
+
+def _finer(place: Place, grid: Grid) -> Place:
+    """Where releases of a view on a grid of their own are filed."""
+    return replace(place, digest=f"{place.digest}/{grid.parts}")
+
+
+async def drawn(store: Releases, analyst: str, chosen: Ways) -> Ways:
+    """The same, with everything drawn that needs no data: what the analyst gets of releases that are there."""
+    return replace(chosen, moves={place: await _drawn(store, analyst, move) for place, move in chosen.moves.items()})
+
+
+async def _drawn(store: Releases, analyst: str, move: Move) -> Move:
+    wanted = move.step
+    there = [id_ for id_ in wanted.take if id_ != FRESH]
+    part = wanted.partial if wanted.partial is not None and wanted.partial[0] != FRESH else None
+    held = await store.loaded(analyst, move.held, {*move.held.known.whole, *there, *(() if part is None else part[:1])})
+    also = [learn(analyst, id_, None, held.drawn.get(id_, 0)) for id_ in there]
+    drawn_ = None
+    if part is not None:
+        id_, added = part
+        before = held.known.partial
+        same = before if before is not None and before.release == id_ else None
+        drawn_ = draw_partial(held.release(id_), same, added, os.urandom)
+        also.append(learn(analyst, id_, drawn_, held.drawn.get(id_, 0)))
+    return replace(move, held=held, drawn=drawn_, also=tuple(also))
+
+
+async def told(store: Releases, receipt: Receipt, chosen: Ways, measure: Measured) -> Noisy:
+    """The numbers of a question that is paid for; ``measure`` reads the data, for the views that grow."""
+    exact: dict[int, Exact] = {}
+    estimates: dict[Place, Lattice] = {}
+    for place, move in chosen.moves.items():
+        releases, part, fresh = move.held.releases, move.drawn, FRESH
+        if move.step.grow is not None:
+            if id(move.question) not in exact:  # views of one question are measured by one statement
+                exact[id(move.question)] = await measure(move.question, move.cells)
+            share = _share(move.grid, move.step.grow)
+            noisy = release(exact[id(move.question)].combine(weights(move.question)[[move.row]]), [share])
+            grown, part = await _filed(store, receipt, move, _fresh(move, move.step.grow, noisy.row(0)))
+            releases, fresh = (*releases, grown), grown.id
+        known = advanced(move.held.known, move.step, part, fresh)
+        estimates[place] = move.grid.lattice(estimate(releases, known)[0])
+    rows = [
+        estimates[place] if wider is None else wider.rollup.add_up(estimates[place]) for place, wider in chosen.sources
+    ]
+    return Noisy(np.array(rows, dtype=np.int64))
+
+
+async def _filed(store: Releases, receipt: Receipt, move: Move, fresh: Fresh) -> tuple[Release, Partial | None]:
+    """The fresh release under its id, and as much of it as the analyst gets."""
+    part, wanted = None, move.step.partial
+    if wanted is not None and wanted[0] == FRESH:
+        part = draw_partial(Release(FRESH, fresh.variance, fresh.values), None, wanted[1], os.urandom)
+    grown = await store.append(receipt.charge.analyst, fresh, part, receipt)
+    return grown, move.drawn if part is None else replace(part, release=grown.id)
+
+
+def _share(grid: Grid, variance: Fraction) -> Share:
+    """The noise of the release by which a view grows."""
+    noise = DiscreteGaussian(variance)
+    return Share(noise, 0, noise.loss(grid.parts), None, grid)
+
+
+def _fresh(move: Move, variance: Fraction, values: Lattice) -> Fresh:
+    # The release tells the middle of each grid cell: its grid number is what has the noise.
+    numbers = move.grid.numbers(values)
+    return Fresh(move.place, move.view.dimensions, move.view.measure, move.grid, variance, numbers)
