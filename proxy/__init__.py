@@ -13,16 +13,23 @@ The route of one question, in the order of the files::
     asking          yes: it waits for its turn; a portal is held until it is executed
     conversation    the shadow parses and describes it, resolves its names, tells the session's ``veil.`` settings
     wishes          those settings, checked
-    plan            the questions in it, read and priced; nothing here has seen data
+    plan            the questions in it, read and priced, without data; once for each text (``remembered``)
     decided         a HAVING in numbers, with the mechanism that will decide it
+    wider           registered views whose cells add up to what is asked
     answer          THE LINE: plan -> charge -> measure -> release -> decide -> finish; ``bill`` tells what it cost
+    turns           whoever asks the same at the same time waits for the first
+    numbers         what comes from synopses: reuse, derive, refine or measure
+    reuse           a decision on noise that was shown before, if the analyst says so
     staging         a decision in stages: each reserves before it looks, and at the end what was reached is settled
+    rows            released numbers as the rows of an answer
     explain         EXPLAIN instead: the plan itself, for nothing
     backend         the one look at the data, for a receipt
     conversation    the released numbers go to the shadow as arrays behind the analyst's own portal
     link            PostgreSQL finishes, and its frames go to the client as they are
 
-Around it: ``runtime`` (pools, and the registry as it stands now), ``shadow`` with ``survey``, ``blueprint`` and
+Around it: ``runtime`` (pools, and the registry as it stands now), ``standing`` (that and what is left, in one look),
+``kept`` and ``recent`` (what was answered before, in memory), ``reports`` (``veil.budget`` and ``veil.question``),
+``expected`` (what PostgreSQL still owes a session), ``shadow`` with ``survey``, ``blueprint`` and
 ``powerless`` (how the copy is made, and the role that can do nothing), ``embedded`` and ``postmaster`` (the PostgreSQL
 that pgveil starts by itself), ``errors`` (every refusal of this room, and the one place where a refusal becomes bytes),
 ``encodings`` (clients that do not speak UTF-8), ``veil_settings`` (their names and defaults), ``settings``, ``status``,
