@@ -19,8 +19,16 @@ A decision in stages::
                 shifted, mirror      Staged ──► Estimates ──► ... ──► Decision
                                      release    ladder, path          decision
 
-``course`` leads such a decision as far as what is paid reaches, ``solve`` without a till (tests, benches). ``noise``
-has the two laws and their tails, ``sampler`` draws from them exactly, ``fixed`` is the integer arithmetic underneath.
+Numbers that many analysts share (coin ``zcdp``)::
+
+    releases, Known ──► step ──► Step          what a wished precision takes: nothing, a part of a release, a fresh one
+    synopsis            synopsis               ``price`` says what is new to the analyst, and to the database
+                        ▼
+                        draw_partial ──► estimate   noise added for one analyst, and narrowed later (``bridge``)
+
+``translate`` turns margins, squared errors and epsilons into precisions and back. ``course`` leads a staged decision as
+far as what is paid reaches, ``solve`` without a till (tests, benches). ``noise`` has the two laws and their tails,
+``sampler`` draws from them exactly, ``fixed`` is the integer arithmetic underneath.
 ``ladder`` has the public widths of noise that can be refined, ``path`` and ``jumps`` the noise itself, ``choosing`` a
 private choice. Of ``cert``, ``field`` holds the released numbers, ``credit`` how surely a group qualifies, and
 ``verdicts`` what is certified. ``split`` divides beta as the papers do, ``entropy`` is their measure of a spend.

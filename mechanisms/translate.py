@@ -7,8 +7,8 @@ what a wish means, and what one question costs by itself; it is not what the led
 
 *By accuracy.* A number that is a sum of cells with weights w has variance |w|^2/p. For a margin, a discrete Gaussian of
 deviation at least 2 and a normal one can be drawn together at most 11/12 of a lattice unit apart (``interval``); the
-weights of a combination of releases add up to one, so the number lies within 11/12 |w|_1 of a normal one of that
-variance, and within one half more once it is rounded.
+weights of a combination of releases add up to one, so each cell lies that close to a normal one, and one half farther
+once it is rounded to the lattice: the number lies within 17/12 |w|_1 of a normal one of that variance.
 
 Searches are in floats, which only say where to look; what is returned was checked in decimals of 80 digits and is
 rounded against us: a price up, a precision that is paid for down, a precision that accuracy needs up. Each is within
@@ -32,8 +32,7 @@ from mechanisms.loss import WIDE, Coin, epsilon_of, round_up
 _STEP = 2.0**-26  # of the logarithms that results have: some 1.5e-8
 _GRAIN = 2**64  # parts of a precision: those of ``synopsis``
 _MOST = 10_000  # the largest m^2: beyond epsilon 5000 nothing is promised that anybody could tell
-_CLOSER = Fraction(11, 12)
-_HALF = Fraction(1, 2)
+_APART = Fraction(11, 12) + Fraction(1, 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +98,8 @@ def margin_of(precision: Fraction, weights: Sequence[int], confidence: Decimal) 
 
 
 def slack(weights: Sequence[int]) -> Fraction:
-    """How far a sum of noise on the lattice, rounded, may lie from the normal one drawn along with it."""
-    return _CLOSER * sum(abs(weight) for weight in weights) + _HALF
+    """How far a sum of noise in cells, each rounded, may lie from the normal one drawn along with it."""
+    return _APART * sum(abs(weight) for weight in weights)
 
 
 @lru_cache(maxsize=1024)

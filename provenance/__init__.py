@@ -1,19 +1,22 @@
 """Provenance: who has learned what, and who may still learn more.
 
-One room, three counters, all in PostgreSQL (schema ``provenance``, made by ``migrations/``):
+One room, four counters, all in PostgreSQL (schema ``provenance``, made by ``migrations/``):
 
 - the **registry** (``registry.py``) tells what is public: analysts, registered tables, units, bounds, key domains;
   ``domain.py`` turns a declaration into the SQL that lists a column's groups;
-- the **ledger** (``ledger.py``) is the till: a ``Charge`` goes in, and a ``Receipt`` comes out once it is committed;
-- the **synopses** (``synopses.py``) are what was released before: the same question again is free.
+- the **ledger** (``ledger.py``, its statements in ``ledger_sql.py``, rows to values in ``entries.py``) is the till: a
+  ``Charge`` goes in, and a ``Receipt`` comes out once it is committed; ``chain.py`` notices a ledger that was set back;
+- the **synopses** (``synopses.py``) are what was answered before: the same question again is free;
+- the **releases** (``releases.py``) are the hidden global synopses of views, and what each analyst knows of them;
+  ``plan.py`` says which way to a number costs least now: Reuse, Derive, Refine or Measure.
 
 The route of a charge through this room::
 
-    Charge -> Ledger.charge: BEGIN, lock the balances (the table's first, then the analyst's),
+    Charge -> Ledger.charge: BEGIN, lock the balances (the table's first, then the analyst's, then the views'),
               read deployment, analyst and relation afresh     -> StaleCatalog if the question was priced under
                                                                   other versions: plan it again
-           -> accountant.admit (pure): both limits must hold   -> LimitReached (53400), nothing is spent
-           -> INSERT charge (its trigger moves the balances), COMMIT
+           -> accountant.admit (pure): all limits must hold    -> LimitReached (53400), nothing is spent
+           -> INSERT charge (its triggers move the balances and link the chain), what is learned with it, COMMIT
            -> Receipt                                          -> CommitUnknownError if the connection broke there
 
 A question with stages pays as it goes, and a crash loses budget, never privacy::
@@ -28,6 +31,10 @@ In the journal these are rows of one question (``charge.stage``, ``charge.questi
 negative amount, and triggers keep the sum of a question from falling below what is right, whoever inserts. With a
 settlement goes the loss of each group (``PredicateLoss``, table ``charge_loss``, function ``group_losses``).
 ``accountant.fold`` gives the same balances from the journal alone.
+
+Who pays what: an analyst pays for what is new to the analyst (``Charge.loss``), the protected database and a view for
+what is new to everybody (``Charge.table``, ``Part.table``). Whoever learns from a release that another has paid for
+costs the database nothing; colluding analysts together know the releases, and no more.
 
 What may be spent: limits are (epsilon, delta), the ledger adds up coin. The deployment's delta is split in public, in
 one place (``deployment.conversion_delta`` and ``payment_delta`` in ``0001_tables.sql``): under ``zcdp`` half of it

@@ -14,7 +14,7 @@ pays for what is new to the analyst, the protected database for what is new to e
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -26,7 +26,7 @@ from mechanisms.grid import Grid
 from mechanisms.loss import Coin, Loss
 from mechanisms.noise import DiscreteGaussian
 from mechanisms.release import release
-from mechanisms.synopsis import FRESH, Partial, Release, Step, advanced, draw_partial, estimate
+from mechanisms.synopsis import FRESH, Known, Partial, Release, Step, advanced, draw_partial, estimate
 from mechanisms.threshold import Share
 from mechanisms.values import Exact, Lattice, Noisy
 from provenance.model import Part, Receipt
@@ -252,7 +252,7 @@ async def _drawn(store: Releases, analyst: str, move: Move) -> Move:
 async def told(store: Releases, receipt: Receipt, chosen: Ways, measure: Measured) -> Noisy:
     """The numbers of a question that is paid for; ``measure`` reads the data, for the views that grow."""
     exact: dict[int, Exact] = {}
-    estimates: dict[Place, Lattice] = {}
+    seen: dict[Place, tuple[Sequence[Release], Known]] = {}
     for place, move in chosen.moves.items():
         releases, part, fresh = move.held.releases, move.drawn, FRESH
         if move.step.grow is not None:
@@ -262,12 +262,24 @@ async def told(store: Releases, receipt: Receipt, chosen: Ways, measure: Measure
             noisy = release(exact[id(move.question)].combine(weights(move.question)[[move.row]]), [share])
             grown, part = await _filed(store, receipt, move, _fresh(move, move.step.grow, noisy.row(0)))
             releases, fresh = (*releases, grown), grown.id
-        known = advanced(move.held.known, move.step, part, fresh)
-        estimates[place] = move.grid.lattice(estimate(releases, known)[0])
-    rows = [
-        estimates[place] if wider is None else wider.rollup.add_up(estimates[place]) for place, wider in chosen.sources
-    ]
+        seen[place] = releases, advanced(move.held.known, move.step, part, fresh)
+    rows = [_row(chosen.moves[place].grid, *seen[place], wider) for place, wider in chosen.sources]
     return Noisy(np.array(rows, dtype=np.int64))
+
+
+def _row(grid: Grid, releases: Sequence[Release], known: Known, wider: Derivable | None) -> Lattice:
+    """One statistic of the answer: the best estimate, or sums of such.
+
+    On the lattice itself cells are added up first, so that a sum is rounded once and not in each of its cells.
+    """
+    if wider is None or not grid.own:
+        cells = grid.lattice(estimate(releases, known)[0])
+        return cells if wider is None else wider.rollup.add_up(cells)
+    add_up, partial = wider.rollup.add_up, known.partial
+    summed = [replace(each, values=None if each.values is None else add_up(each.values)) for each in releases]
+    if partial is not None and partial.values is not None:
+        known = replace(known, partial=replace(partial, values=add_up(partial.values)))
+    return estimate(summed, known)[0]
 
 
 async def _filed(store: Releases, receipt: Receipt, move: Move, fresh: Fresh) -> tuple[Release, Partial | None]:

@@ -29,7 +29,7 @@ def result(name: str, directory: Path) -> dict[str, Any]:
 
 
 def test_every_bench_has_a_smoke_test_here() -> None:
-    assert names() == ["decisions", "questions", "scan", "wire"]
+    assert names() == ["decisions", "overlap", "questions", "relax", "scan", "synopses", "wire"]
 
 
 def test_wire_compares_all_ways_in_one_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -89,7 +89,8 @@ def test_decisions_runs_every_mechanism_and_every_figure(tmp_path: Path, capsys:
 
 def test_an_unknown_name_gets_the_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["wore"]) == 2
-    assert capsys.readouterr().err == "there is no bench wore; there are: decisions, questions, scan, wire\n"
+    known = "decisions, overlap, questions, relax, scan, synopses, wire"
+    assert capsys.readouterr().err == f"there is no bench wore; there are: {known}\n"
 
 
 def test_rivals_take_turns_and_each_round_gives_one_quotient() -> None:

@@ -8,8 +8,19 @@ import numpy as np
 import pytest
 
 from bench.decision.cells import Cell
-from bench.decision.compare import Result, at_equal_rates, broken, denials, ledgers, matched, questions, quotient
+from bench.decision.compare import (
+    Result,
+    at_equal_rates,
+    broken,
+    denials,
+    ledgers,
+    matched,
+    questions,
+    quotient,
+    with_a_price,
+)
 from bench.decision.runs import Summary
+from bench.decisions import FULL, sized
 from mechanisms.condition import Leaf
 from mechanisms.decision import Test as Atom
 from mechanisms.loss import Coin
@@ -77,3 +88,22 @@ def test_broken_promises_are_counted_and_noise_is_forgiven() -> None:
     assert broken(results, "cert") == (1, 1)
     assert denials(results, "cert", lambda _: True) == pytest.approx(1 / 3)
     assert denials(results, "cert", lambda cell: cell.n == 2) is None
+
+
+def test_a_cell_in_which_a_rival_mostly_denies_has_no_price() -> None:
+    results = [result(cert=PLAIN, probe=replace(PLAIN, denied=share)) for share in (0.0, 0.5, 0.51, 1.0)]
+    assert with_a_price(results, "probe") == results[:2]
+    assert with_a_price(results, "cert") == results
+
+
+def test_an_alpha_at_which_a_rival_mostly_denies_gives_no_point_of_its_curve() -> None:
+    curve = {0.02: (8.0, 0.01), 0.1: (0.1, 0.03), 0.4: (2.0, 0.05)}
+    one = result(curve, cert=PLAIN)
+    denying = {**one.curves["probe"], 0.1: replace(one.curves["probe"][0.1], denied=0.9)}
+    found = matched(Result(one.cell, one.ways, {"probe": denying}), "probe", 0.03)
+    assert found is not None and found.spent == pytest.approx(4.0), "the middle of 8 and 2"
+
+
+def test_the_number_of_runs_can_be_wished_for() -> None:
+    assert sized(None) == sized("") == FULL
+    assert (sized("40").runs, sized("40").figure_runs, sized("40").series) == (40, 40, FULL.series)

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from seeded_source import seeded
 from synopsis_play import Play
@@ -27,6 +27,7 @@ from mechanisms.synopsis import (
     step,
 )
 
+steady = settings(derandomize=True, deadline=None, max_examples=150)
 NOTHING = Known()
 ONE, TWO = Release(1, Fraction(400)), Release(2, Fraction(100))
 BOTH = (ONE, TWO)
@@ -94,6 +95,7 @@ def test_a_wish_for_very_little_gets_the_widest_noise_there_is() -> None:
     assert found.grow == MAX_SIGMA2 and found.take == (FRESH,)
 
 
+@steady
 @given(
     shown=st.lists(variances, max_size=5),
     whole=st.sets(st.integers(0, 4)),
@@ -150,6 +152,22 @@ def test_the_estimate_is_exact_for_numbers_that_floats_cannot_hold() -> None:
 def test_the_estimate_of_halves_rounds_up() -> None:
     releases = (Release(1, Fraction(4), np.array([0, -1])), Release(2, Fraction(4), np.array([1, 0])))
     assert estimate(releases, Known(frozenset((1, 2))))[0].tolist() == [1, 0]
+    thirds = [Release(i, Fraction(3), np.array([i])) for i in range(3)]  # 0 + 1 + 2 over 3
+    assert estimate(thirds, Known(frozenset((0, 1, 2))))[0].tolist() == [1]
+
+
+@steady
+@given(
+    st.lists(st.tuples(*[st.integers(-(2**40), 2**40)] * 3), min_size=1, max_size=20),
+    st.lists(variances, min_size=3, max_size=3),
+)
+def test_the_estimate_is_rounded_as_fractions_are(cells: list[tuple[int, ...]], wide: list[Fraction]) -> None:
+    columns = np.array(cells, dtype=np.int64).T
+    releases = [Release(i, variance, columns[i]) for i, variance in enumerate(wide)]
+    shown, variance = estimate(releases, Known(frozenset((0, 1, 2))))
+    for cell, numbers in zip(shown.tolist(), cells, strict=True):
+        exact = sum(Fraction(x) / v for x, v in zip(numbers, wide, strict=True)) * variance
+        assert cell == (exact + Fraction(1, 2)).__floor__()
 
 
 def test_nothing_and_numbers_that_are_not_there_have_no_estimate() -> None:
@@ -179,6 +197,7 @@ def test_a_price_is_rounded_up_and_pays_one_quantum_for_the_sums() -> None:
             price(*wrong, Coin.ZCDP)
 
 
+@steady
 @given(variance=variances, sensitivity=st.integers(1, 1000))
 def test_the_price_of_a_release_is_that_of_its_noise_and_a_quantum(variance: Fraction, sensitivity: int) -> None:
     loss = DiscreteGaussian(variance).loss(sensitivity)
@@ -186,6 +205,7 @@ def test_the_price_of_a_release_is_that_of_its_noise_and_a_quantum(variance: Fra
     assert price(1 / variance, sensitivity, 1, Coin.ZCDP, summed=False) == loss
 
 
+@steady
 @given(st.lists(st.fractions(min_value=0, max_value=1, max_denominator=10**6), max_size=6))
 def test_steps_together_pay_at_least_what_is_known_in_the_end(learned: list[Fraction]) -> None:
     assert sum(price(one, 2, 3, Coin.ZCDP) for one in learned) >= price(sum(learned, Fraction(0)), 2, 3, Coin.ZCDP)

@@ -118,12 +118,12 @@ def excess(seed: str, narrower: int) -> float:
 
     The event is about the best combination of what two analysts were shown together: it is at least so large.
     """
-    distance = 15
+    distance, cells = 15, 60_000
     here, there = (
         [values for who in ("bob", "cat") for values in play.shown[who]]
         for play in (
-            played(f"{seed} here", narrower=narrower),
-            played(f"{seed} there", narrower=narrower, at=distance),
+            played(f"{seed} here", cells=cells, narrower=narrower),
+            played(f"{seed} there", cells=cells, narrower=narrower, at=distance),
         )
     )
     precision = float(played("price", cells=1).everything)  # both have learned nearly all of it by the end
@@ -132,7 +132,7 @@ def excess(seed: str, narrower: int) -> float:
     event = 2 * distance
     allowed = math.log(norm.sf((event - distance) / deviation) / norm.sf(event / deviation))
     hits, neighbour = (int(np.count_nonzero(weights @ np.array(shown) >= event)) for shown in (here, there))
-    error = math.sqrt(1 / hits + 1 / neighbour - 2 / CELLS)
+    error = math.sqrt(1 / hits + 1 / neighbour - 2 / cells)
     return (math.log(neighbour / hits) - allowed) / error
 
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
@@ -30,6 +30,7 @@ from mechanisms.translate import (
     slack,
 )
 
+steady = settings(derandomize=True, deadline=None, max_examples=150)
 DELTA = Decimal("1e-9")
 epsilons = st.floats(min_value=1e-4, max_value=60).map(lambda e: Decimal(f"{e:.9f}"))
 deltas = st.sampled_from([Decimal("1e-12"), DELTA, Decimal("1e-5"), Decimal("0.01")])
@@ -52,6 +53,7 @@ def test_the_precision_of_a_price_is_that_of_the_analytic_condition_to_a_million
     assert float(epsilon) * (1 - 1e-9) <= back < float(epsilon) * (1 + 1e-6)
 
 
+@steady
 @given(epsilon=epsilons, delta=deltas, sensitivity=st.integers(1, 50), touched=st.integers(1, 9))
 def test_there_and_back_loses_less_than_a_millionth_and_never_gains(
     epsilon: Decimal, delta: Decimal, sensitivity: int, touched: int
@@ -63,6 +65,7 @@ def test_there_and_back_loses_less_than_a_millionth_and_never_gains(
     )
 
 
+@steady
 @given(delta=deltas, pair=st.tuples(epsilons, epsilons))
 def test_more_epsilon_is_never_less_precision_and_back(delta: Decimal, pair: tuple[Decimal, Decimal]) -> None:
     low, high = sorted(pair)
@@ -106,6 +109,7 @@ def test_the_series_and_the_continued_fraction_meet() -> None:
         assert abs(below / at - 1) < Decimal("1e-26")
 
 
+@steady
 @given(
     weights=st.lists(st.integers(-4, 4).filter(bool), min_size=1, max_size=8),
     margin=st.integers(60, 10**6),

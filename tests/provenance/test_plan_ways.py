@@ -5,13 +5,14 @@ from decimal import Decimal
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mechanisms.loss import QUANTUM, Coin
 from mechanisms.synopsis import FRESH, Known, Partial, Release
 from provenance.plan import Apart, Cost, Derive, Measure, OnView, Refine, Reuse, plan
 
+steady = settings(derandomize=True, deadline=None, max_examples=150)
 ONE, TWO = Release(1, Fraction(400)), Release(2, Fraction(100))
 OWN = OnView("orders(city)", (ONE, TWO), Known(frozenset((1, 2))), Fraction(1, 100), sensitivity=1)
 FREE = Decimal(0)
@@ -113,6 +114,7 @@ def test_on_a_ledger_of_pure_epsilon_there_are_no_synopses_to_grow() -> None:
         plan([], Coin.ZCDP)
 
 
+@steady
 @given(
     wishes=st.lists(st.fractions(min_value=Fraction(1, 10**5), max_value=Fraction(1, 20)), min_size=1, max_size=4),
     apart=st.decimals(min_value=Decimal("0.000001"), max_value=Decimal("0.1"), places=9),
@@ -123,3 +125,12 @@ def test_no_other_way_is_cheaper_than_the_chosen_one(wishes: list[Fraction], apa
     assert len(found.others) == len(wishes)
     assert all(found.chosen.cost.both <= other.cost.both for other in found.others)
     assert found.chosen.cost.database <= found.chosen.cost.analyst
+
+
+def test_what_the_question_pays_for_the_view_already_is_not_counted_twice() -> None:
+    fresh = replace(OWN, releases=(), known=Known())
+    before = plan([fresh], Coin.ZCDP).chosen.cost
+    again = plan([replace(fresh, owed=before), Apart(Decimal("0.001"))], Coin.ZCDP).chosen
+    assert again.view == "orders(city)" and again.cost == Cost(FREE, FREE)
+    finer = plan([replace(fresh, precision=Fraction(1, 50), owed=before)], Coin.ZCDP).chosen
+    assert finer.cost == Cost(paid(Fraction(1, 100)), paid(Fraction(1, 100)))
