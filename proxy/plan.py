@@ -264,7 +264,8 @@ def _price(
     coin, touched, converted = house.coin, sensitivity(question), house.versions.conversion_delta
     payment = _payment(question, house) if any(key.open for key in question.keys) else None
     accuracy = wishes.accuracy.shared(decisions)
-    probe = is_probe(taken.block) or _of_nothing(question)
+    nobody = domain is not None and not domain.size  # WHERE leaves out every group
+    probe = is_probe(taken.block) or _of_nothing(question) or nobody
     staged = None
     if is_staged(question, domain, wishes) and not probe and domain is not None:
         staged = decided(question, touched, domain, accuracy, wishes, coin, converted)

@@ -21,18 +21,13 @@ from sqlrewrite.interval import FIELDS
 from sqlrewrite.question import (
     AllOf,
     Always,
-    Among,
-    AnyOf,
     Call,
     Case,
     Cast,
     ColumnRef,
-    Compare,
     Expression,
-    IsNull,
-    Like,
+    GroupKey,
     Literal,
-    Not,
     Predicate,
     Question,
     Source,
@@ -40,8 +35,11 @@ from sqlrewrite.question import (
 from sqlrewrite.render import Rendering
 from sqlrewrite.sensitivity import declared
 from sqlrewrite.term import CALENDAR, cast_type, quoted
+from sqlrewrite.walk import columns, operands
 
 MOST_COMBINATIONS = 5_000_000
+MOST_LIMITED = 100_000
+"""Of more combinations of plain columns all are answered: to list them would take longer than to count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +75,12 @@ def is_open(expression: Expression, sources: Sequence[Source]) -> bool:
 
 
 def domain_query(question: Question) -> DomainQuery | None:
-    """The query that lists the possible keys; None where all are plain declared columns, or some key is open."""
-    if all(declared(question.sources, key.expression) for key in question.keys):
-        return None
-    if any(key.open for key in question.keys):
+    """The query that lists the possible keys; None where it is their whole product of declared columns, or one is open.
+
+    Groups that WHERE itself leaves out are not listed: that they are empty is public.
+    """
+    plain = all(declared(question.sources, key.expression) for key in question.keys)
+    if any(key.open for key in question.keys) or (plain and not (question.keys and _limits(question, question.keys))):
         return None
     for short in (False, True):
         leaves: dict[Expression, Leaf] = {}
@@ -90,7 +90,10 @@ def domain_query(question: Question) -> DomainQuery | None:
             except _Open:
                 return None
             leaves.update((leaf.expression, leaf) for leaf in found)
-        if math.prod(len(leaf.values) for leaf in leaves.values() if leaf.values is not None) <= MOST_COMBINATIONS:
+        combinations = math.prod(len(leaf.values) for leaf in leaves.values() if leaf.values is not None)
+        if plain and combinations > MOST_LIMITED:
+            return None
+        if combinations <= MOST_COMBINATIONS:
             return _listing(question, list(leaves.values()))
     raise TooManyGroups(
         "the keys are worked out from too many combinations of column values",
@@ -120,8 +123,33 @@ def _listing(question: Question, leaves: list[Leaf]) -> DomainQuery:
     ]
     where = f" WHERE {' AND '.join(inside)}" if inside else ""
     order = ", ".join(f"k.k{place}" for place in range(len(keys)))
-    rows = f"SELECT {shown} FROM (SELECT DISTINCT {named} FROM {sql}) AS k{where} ORDER BY {order}"
+    listed = {leaf.expression for leaf in leaves}
+    told = [rendering.predicate(part) for part in _conjuncts(question) if _reads(part) <= listed]
+    limited = f" WHERE {' AND '.join(f'(({part}) IS TRUE)' for part in told)}" if told else ""
+    rows = f"SELECT {shown} FROM (SELECT DISTINCT {named} FROM {sql}{limited}) AS k{where} ORDER BY {order}"
     return DomainQuery(f"{rows} LIMIT {MAX_CELLS + 1}", tuple(rendering.parameters))
+
+
+def _conjuncts(question: Question) -> tuple[Predicate, ...]:
+    """The parts of WHERE that every counted row satisfies."""
+    match question.where:
+        case None | Always():
+            return ()
+        case AllOf(parts):
+            return parts
+        case part:
+            return (part,)
+
+
+def _reads(part: Predicate) -> set[Expression]:
+    """The columns that a condition is about."""
+    return {column for operand in operands(part) for column in columns(operand)}
+
+
+def _limits(question: Question, keys: Sequence[GroupKey]) -> bool:
+    """Whether WHERE leaves out some groups by their keys alone."""
+    plain = {key.expression for key in keys}
+    return any(read and read <= plain for read in map(_reads, _conjuncts(question)))
 
 
 def _axis(rendering: Rendering, leaf: Leaf, place: int) -> str:
@@ -164,7 +192,7 @@ def _leaves(expression: Expression, sources: Sequence[Source], short: bool = Fal
         case Call(_, arguments, _):
             parts: Sequence[Expression] = arguments
         case Case(branches, otherwise, _):
-            conditions = [inner for when, _ in branches for inner in _operands(when)]
+            conditions = [inner for when, _ in branches for inner in operands(when)]
             parts = [*conditions, *(then for _, then in branches), otherwise]
     try:
         return [leaf for part in parts for leaf in _leaves(part, sources, short)]
@@ -203,21 +231,6 @@ def _image(expression: Expression) -> tuple[str | None, ...] | None:
             texts = [part.text for part in results if isinstance(part, Literal)]
             return tuple(dict.fromkeys(texts)) if len(texts) == len(results) else None
     return None
-
-
-def _operands(predicate: Predicate) -> list[Expression]:
-    """The row expressions of a condition."""
-    match predicate:
-        case Compare(left, _, right):
-            return [left, right]
-        case Among(argument, _) | Like(argument, _, _) | IsNull(argument):
-            return [argument]
-        case Always():
-            return []
-        case Not(part):
-            return _operands(part)
-        case AllOf(parts) | AnyOf(parts):
-            return [inner for part in parts for inner in _operands(part)]
 
 
 def axis_type(expression: Expression) -> str:

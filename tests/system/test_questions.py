@@ -397,3 +397,30 @@ def test_a_margin_in_numbers_is_kept_by_sums(sitting: Callable[..., Session]) ->
     assert len(errors) >= 300
     within = sum(error <= 3000 for error in errors) / len(errors)
     assert 0.9 <= within <= 0.985
+
+
+@pytest.mark.parametrize(
+    ("text", "groups"),
+    [
+        ("SELECT gender, count(*) FROM patient_data WHERE gender IN ('female') GROUP BY 1", {"female"}),
+        (
+            "SELECT gender, count(*) FROM patient_data WHERE gender <> 'female' AND age > 3 GROUP BY 1",
+            {"male", "other"},
+        ),
+        (
+            "SELECT extract(month FROM ordered_on), count(*) FROM orders"
+            " WHERE ordered_on >= '2025-03-01' AND ordered_on < '2025-05-01' GROUP BY 1",
+            {3, 4},
+        ),
+        ("SELECT category, region, count(*) FROM orders WHERE category = 'toys' GROUP BY 2, 1", {"toys"}),
+        ("SELECT age / 50, count(*) FROM patient_data WHERE age % 100 = 7 GROUP BY 1", {0}),
+    ],
+)
+def test_groups_that_where_leaves_out_are_not_answered(she: Session, text: str, groups: set[Any]) -> None:
+    assert {row[0] for row in she.ask(text)} == groups
+
+
+def test_where_no_group_is_left_nothing_is_asked(she: Session) -> None:
+    assert she.ask("SELECT gender, count(*) FROM patient_data WHERE gender = 'nobody' GROUP BY gender") == []
+    assert she.ask("SELECT gender FROM patient_data WHERE gender = 'x' GROUP BY 1 HAVING count(*) > 100") == []
+    assert she.charges() == []
