@@ -14,7 +14,7 @@ import json
 import logging
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +69,7 @@ class Link:
 
 
 class Witness:
-    """What this process has seen of the ledger; without a file it forgets when it ends."""
+    """What this process has seen of the ledger; without a file, nothing."""
 
     def __init__(self, file: Path | None = None, ledger: str = "", replica: str = "a proxy") -> None:
         self._file, self._ledger, self._replica = file, ledger, replica
@@ -122,7 +122,7 @@ class Witness:
             return
         beside = self._file.with_name(f"{self._file.name}.{os.getpid()}")
         try:
-            beside.write_text(json.dumps(asdict(anchor)))
+            beside.write_text(json.dumps({each.name: getattr(anchor, each.name) for each in fields(anchor)}))
             beside.replace(self._file)
             self._silent = False
         except OSError as failure:

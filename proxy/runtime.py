@@ -30,7 +30,7 @@ from provenance.migrate import admit_reader
 from provenance.registry import Registry, Versions
 from provenance.releases import Releases
 from provenance.synopses import Synopses
-from provenance.watch import vigil
+from provenance.watch import beat, vigil
 from proxy import messages as m
 from proxy.backend import Backend, configure
 from proxy.kept import Kept
@@ -205,6 +205,7 @@ async def running(settings: Settings, shadow_dsn: str) -> AsyncIterator[Runtime]
             await stack.enter_async_context(each)
         runtime = Runtime(settings, shadow_dsn, pool, catalogs, readers)
         await runtime.start()
+        await beat(pool, runtime.ledger, replica_name())
         keeping = asyncio.create_task(vigil(pool, runtime.ledger, replica_name()))
         stack.push_async_callback(_ended, keeping)
         yield runtime

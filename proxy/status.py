@@ -15,13 +15,22 @@ from proxy.embedded import PORT
 from proxy.settings import Settings
 
 _BUDGET = """
-SELECT analyst, round(spent, 6), round("limit", 6), round("left", 6) FROM provenance.budget ORDER BY 1, 2"""
+SELECT analyst, round(spent, 6), round("limit", 6), round("left", 6)
+FROM provenance.budget WHERE view = 'all' ORDER BY 1"""
+_TOTAL = 'SELECT round(spent, 6), round("limit", 6), round("left", 6) FROM provenance.total'
 _DEPLOYMENT = "SELECT coin, epsilon, delta, allocation, registry_version FROM provenance.deployment"
-_CHARGES = "SELECT count(*), max(at)::timestamptz(0) FROM provenance.charge WHERE question_of IS NULL"
+_CHARGES = """
+SELECT count(*), max(at)::timestamptz(0), (SELECT count(*) FROM provenance.view)
+FROM provenance.charge WHERE question_of IS NULL"""
+_CHAIN = """
+SELECT h.charge, h.charge = 0 OR EXISTS (SELECT FROM provenance.charge c WHERE c.id = h.charge AND c.hash = h.hash),
+       encode(substr(h.hash, 1, 6), 'hex'),
+       ARRAY(SELECT g.id FROM provenance.gap g WHERE g.accepted_at IS NULL ORDER BY g.id)
+FROM provenance.chain h"""
 _PREFIX = "pgveil serve "
 _REPLICAS = """
-SELECT DISTINCT substr(application_name, %s) FROM pg_stat_activity
-WHERE datname = current_database() AND starts_with(application_name, %s) ORDER BY 1"""
+SELECT name, date_trunc('second', clock_timestamp() - started_at)::text, trouble FROM provenance.replica
+WHERE seen_at > clock_timestamp() - interval '15 seconds' ORDER BY 1"""
 
 
 def replica_name() -> str:
@@ -52,9 +61,11 @@ def status(settings: Settings) -> tuple[str, bool]:
     try:
         with psycopg.connect(settings.provenance_dsn, connect_timeout=5) as conn:
             coin, epsilon, delta, allocation, version = conn.execute(_DEPLOYMENT).fetchone() or ("?",) * 5
-            charges, last = conn.execute(_CHARGES).fetchone() or (0, None)
+            charges, last, views = conn.execute(_CHARGES).fetchone() or (0, None, 0)
+            head, whole, digest, gaps = conn.execute(_CHAIN).fetchone() or (0, False, "", [])
+            total = conn.execute(_TOTAL).fetchall()
             budget = conn.execute(_BUDGET).fetchall()
-            replicas = [row[0] for row in conn.execute(_REPLICAS, (len(_PREFIX) + 1, _PREFIX)).fetchall()]
+            replicas = conn.execute(_REPLICAS).fetchall()
     except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
         lines.append("provenance  reachable, but not initialised: run pgveil init")
         return "\n".join(lines), False
@@ -64,10 +75,23 @@ def status(settings: Settings) -> tuple[str, bool]:
     lines.append(
         f"provenance  coin {coin}, epsilon {epsilon}, delta {delta}, allocation {allocation}, version {version}"
     )
-    lines.append(f"ledger      {charges} charges" + (f", the last at {last}" if last else ""))
-    lines.append(f"replicas    {len(replicas)} seen" + (f": {', '.join(replicas)}" if replicas else ""))
-    lines += ["", *_table(("analyst", "spent", "limit", "left"), budget)]
-    return "\n".join(lines), listening and upstream
+    lines.append(f"ledger      {charges} charges on {views} views" + (f", the last at {last}" if last else ""))
+    lines.append(f"chain       {_chain(head, whole, digest, gaps)}")
+    named = [f"{name} (up {up})" + (f": {trouble}" if trouble else "") for name, up, trouble in replicas]
+    lines.append(f"replicas    {len(replicas)} seen" + (f": {', '.join(named)}" if named else ""))
+    rows = [*budget, *(("all together", *row) for row in total)]
+    lines += ["", *_table(("analyst", "spent", "limit", "left"), rows)]
+    return "\n".join(lines), listening and upstream and whole and not gaps
+
+
+def _chain(head: int, whole: bool, digest: str, gaps: Sequence[int]) -> str:
+    """The last link, and whether something is missing; all links are checked by provenance.verify_chain()."""
+    if gaps:
+        calls = ", ".join(f"provenance.accept_gap({each})" for each in gaps)
+        return f"charges are missing, and nothing is charged until they are accepted as spent: SELECT {calls}"
+    if not whole:
+        return f"charge {head} is missing: SELECT * FROM provenance.verify_chain()"
+    return f"whole, at charge {head} ({digest})" if head else "empty"
 
 
 def _listening(host: str, port: int) -> bool:

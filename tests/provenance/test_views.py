@@ -30,6 +30,12 @@ Journal = Callable[[Connection], list[Entry]]
 Balanced = Callable[[Connection, list[Entry]], None]
 
 
+@pytest.fixture
+def ready(swept: str) -> str:
+    """One database for all tests here, which is swept before each."""
+    return swept
+
+
 def part(
     amount: str, table: str | None = None, dimensions: Sequence[str] = ("age",), measure: str = "count(*)"
 ) -> Part:
@@ -243,7 +249,7 @@ def test_what_is_stored_with_a_charge_is_stored_with_it_or_not_at_all(
 def test_statements_beside_a_charge_see_its_row(
     ready: str, owner: Connection, pools: Pools, charge_of: ChargeOf
 ) -> None:
-    owner.execute("CREATE TABLE public.seen (id bigint)")
+    owner.execute("CREATE TABLE IF NOT EXISTS public.seen (id bigint)")
     keep = "INSERT INTO public.seen SELECT id FROM provenance.charge WHERE id = currval('provenance.charge_id_seq')"
     (receipt,) = pay(ready, pools, charge_of(owner, "0.001"), also=[(f"{keep} RETURNING id", ())])
     assert owner.execute("SELECT id FROM public.seen").fetchall() == [(receipt.id,)]
@@ -314,10 +320,27 @@ def test_charges_on_the_same_views_in_any_order_never_block_each_other_for_good(
             paid = [Ledger((one, two)[i % 2]).charge(charge) for i, charge in enumerate(asked)]
             return await asyncio.gather(change(ready), *paid, return_exceptions=True)
 
-    told = asyncio.run(asyncio.wait_for(run(), 60))
+    told = asyncio.run(asyncio.wait_for(run(), 120))
     assert [one for one in told if isinstance(one, BaseException)] == []
     assert len(views(owner)) == len(names)
     books_balance(owner, journal_of(owner))
+
+
+def test_a_view_that_a_question_has_made_can_be_registered_with_a_limit(
+    ready: str, owner: Connection, pools: Pools, charge_of: ChargeOf
+) -> None:
+    pay(ready, pools, replace(charge_of(owner, "0.001"), parts=(part("0.001", None, ("sex", "age")),)))
+    known = "SELECT id, registered, epsilon_limit FROM provenance.view"
+    ((id_, registered, _),) = owner.execute(known).fetchall()
+    assert not registered
+    call = "SELECT provenance.register_view('patient', %s, epsilon_limit => %s)"
+    assert owner.execute(call, (["sex", "age"], 2)).fetchone() == (id_,)
+    assert owner.execute(known).fetchall() == [(id_, True, 2)]
+    assert owner.execute("SELECT amount FROM provenance.balance WHERE scope = 'view'").fetchone() == (Decimal("0.001"),)
+    owner.execute(call, (["age", "sex"], None))
+    assert owner.execute(known).fetchall() == [(id_, True, None)]
+    with pytest.raises(errors.CheckViolation, match="above the limit"):
+        owner.execute(call, (["age"], 11))
 
 
 def row(conn: Connection, **more: Any) -> int:

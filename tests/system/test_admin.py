@@ -181,3 +181,75 @@ def test_administrators_use_the_whole_protocol(admin: psycopg.Connection) -> Non
         assert first.fetchone() == (1,) and second.fetchone() == ("orders",)
     with admin.cursor().copy("COPY (SELECT name FROM provenance.analyst) TO STDOUT") as copy:
         assert "alice" in [row[0] for row in copy.rows()]
+
+
+TYPES = "SELECT disease_type, count(*) FROM patient_data GROUP BY disease_type"
+
+
+def refused(conn: psycopg.Connection, text: str) -> psycopg.Error:
+    with pytest.raises(psycopg.Error) as caught:
+        conn.execute(text)
+    return caught.value
+
+
+def test_the_limit_of_a_view_holds_at_the_next_question(house: Proxy, admin: psycopg.Connection, someone: str) -> None:
+    admin.execute("SELECT provenance.register_view('patient_data', '{disease_type}', epsilon_limit => 0)")
+    with house.connect(someone) as conn:
+        told = refused(conn, TYPES)
+        assert told.sqlstate == "53400" and "view patient_data (disease_type): count(*)" in str(told)
+        assert charges(house.upstream, someone) == []
+        admin.execute("UPDATE provenance.view SET epsilon_limit = NULL WHERE dimensions = '{disease_type}'")
+        assert len(conn.execute(TYPES).fetchall()) == 5
+        view = "SELECT spent > 0 FROM provenance.view_budget WHERE label = 'patient_data (disease_type): count(*)'"
+        assert admin.execute(view).fetchone() == (True,)
+        own = conn.execute("SELECT view, spent > 0 FROM veil.budget ORDER BY view <> 'all'").fetchall()
+        assert own[0] == ("all", True) and ("patient_data (disease_type): count(*)", True) in own
+
+
+def test_a_budget_that_is_lent_is_used_when_the_own_one_is_spent(
+    house: Proxy, admin: psycopg.Connection, someone: str
+) -> None:
+    friend = new_analyst(house.upstream)
+    admin.execute("UPDATE provenance.analyst SET epsilon_limit = 0 WHERE name = %s", (someone,))
+    with house.connect(someone) as conn:
+        assert refused(conn, "SELECT count(*) FROM adult WHERE age > 30").sqlstate == "53400"
+        grant = admin.execute("SELECT provenance.grant_budget(%s, %s, 5)", (friend, someone)).fetchone()
+        assert conn.execute("SELECT count(*) FROM adult WHERE age > 30").fetchone() is not None
+        used = admin.execute("SELECT grantor, used > 0, active FROM provenance.lending WHERE id = %s", grant).fetchone()
+        assert used == (friend, True, True)
+        admin.execute("SELECT provenance.revoke_grant(%s)", grant)
+        assert refused(conn, "SELECT count(*) FROM adult WHERE age > 40").sqlstate == "53400"
+        assert conn.execute("SELECT count(*) FROM adult WHERE age > 30").fetchone() is not None, "known, and so free"
+    spent = admin.execute("SELECT spent > 0 FROM provenance.budget WHERE analyst = %s AND view = 'all'", (friend,))
+    assert spent.fetchone() == (True,)
+
+
+def test_an_administrator_sees_fairness_replicas_and_the_chain(
+    house: Proxy, admin: psycopg.Connection, someone: str
+) -> None:
+    with house.connect(someone) as conn:
+        conn.execute(HAVING)
+    fair = "SELECT questions > 0, spent > 0, ndcfg > 0 FROM provenance.fairness WHERE analyst = %s"
+    assert admin.execute(fair, (someone,)).fetchone() == (True, True, True)
+    assert admin.execute("SELECT charges > 0, broken FROM provenance.verify_chain()").fetchone() == (True, None)
+    (replica,) = admin.execute("SELECT name, trouble FROM provenance.replica").fetchall()
+    assert replica[0].endswith(f"/{house.process.pid}") and replica[1] is None
+    assert admin.execute("SELECT count(*) FROM provenance.gap").fetchone() == (0,)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "UPDATE provenance.chain SET charge = 0",
+        "DELETE FROM provenance.gap",
+        "UPDATE provenance.spending SET amount = 0",
+        "UPDATE provenance.grant_of_budget SET used = 0",
+        "INSERT INTO provenance.charge_view VALUES (1, 1, 0, 0)",
+        "SELECT provenance.report_gap(1, sha256(''), now(), 'zcdp', '{}', 'me')",
+        "SELECT provenance.heartbeat('me')",
+        "SELECT provenance.open_views('[]')",
+        "UPDATE provenance.balance SET amount = 0",
+    ],
+)
+def test_an_administrator_cannot_write_the_books(admin: psycopg.Connection, text: str) -> None:
+    assert refused(admin, text).sqlstate == "42501"
