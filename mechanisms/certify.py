@@ -36,7 +36,8 @@ from mechanisms.verdicts import Tuning, Verdicts
 
 _USUAL = Decimal("0.04")
 """A schedule for larger bounds than this would end before anything can be proven."""
-_CAREFUL, _MANY = Decimal("0.05"), 600
+_CAREFUL = {150: Decimal("0.02"), 600: Decimal("0.05")}
+"""Below so many groups no larger beta is used: it would prove too little about how many do not qualify."""
 _FEW = 150
 """With fewer groups than this a decision is dearer."""
 
@@ -84,7 +85,7 @@ def cert(problem: Problem, tuning: Tuning = Tuning()) -> Solver:  # noqa: B008 (
 def foreseen(problem: Problem, alpha: Decimal, tuning: Tuning = Tuning()) -> Loss:  # noqa: B008 (frozen)
     """What such a decision usually costs: by the public scales, and by how far real data had to be refined.
 
-    On the real data of the bench the shift at the end was some four times alpha of the scale; with few groups hardly
+    On the real data of the bench the shift at the end was some three times alpha of the scale; with few groups hardly
     one may stay undecided, and it is less.
     """
     asked = replace(problem, alpha=alpha)
@@ -93,7 +94,7 @@ def foreseen(problem: Problem, alpha: Decimal, tuning: Tuning = Tuning()) -> Los
     used = clauses[0] if few == 1 or len(asked.implicants) == 1 else frozenset[int]().union(*clauses)
     field, main = Field(asked), _main(asked, tuning)
     everyone = np.ones(asked.cells, dtype=np.bool_)
-    levels = field.levels_for(used, min(tuning.first, max(tuning.last, 4 * float(alpha) * few)), main)
+    levels = field.levels_for(used, min(tuning.first, max(tuning.last, 3 * float(alpha) * few)), main)
     refines = [Refine(statistic, everyone, level, field.parts[statistic]) for statistic, level in levels.items()]
     return Account(asked).after(refines)
 
@@ -142,7 +143,7 @@ def _shares(clauses: Sequence[frozenset[int]], tuning: Tuning) -> Iterator[tuple
         while share >= (tuning.last if last else tuning.add):
             # The last clause takes all others along once it has come as far as they have.
             yield used, together if last and share < tuning.add else clauses[used - 1], share
-            share /= tuning.ratio
+            share /= tuning.ratio**2 if share > tuning.hasty else tuning.ratio
 
 
 def _late_looks(
@@ -182,8 +183,8 @@ def _betas(problem: Problem) -> tuple[Decimal, ...]:
 
 
 def _main(problem: Problem, tuning: Tuning) -> Decimal:
-    """The bound of the main tests. Among few groups a large one proves little about how many do not qualify."""
-    most = problem.beta if problem.cells >= _MANY else min(problem.beta, _CAREFUL)
+    """The bound of the main tests."""
+    most = min([problem.beta, *(bound for cells, bound in _CAREFUL.items() if problem.cells < cells)])
     return round_down(most * tuning.main)
 
 
@@ -205,7 +206,7 @@ def _uncertified(problem: Problem, verdicts: Verdicts, where: str) -> AccuracyUn
     smallest = verdicts.smallest_alpha
     hint = (
         f"At this price alpha {smallest:.2g} would have been met: SET veil.alpha = {smallest:.2g}."
-        if smallest < 1
+        if float(problem.alpha) < smallest < 1
         else "Allow more with veil.max_epsilon, or ask for fewer or larger groups."
     )
     return AccuracyUnreachable(

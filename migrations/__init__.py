@@ -15,4 +15,5 @@ A file that has been applied anywhere is never edited again (its checksum is rec
     0011_chain         the journal as a hash chain; a part of it that is lost is accepted as spent
     0012_administration  reports per view, fairness, notices, replicas
     0013_meanings      register_view, and a comment on every column
+    0014_unchanged     a limit is looked at when it is given
 """

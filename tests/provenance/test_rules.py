@@ -207,3 +207,13 @@ def test_a_refresh_drops_synopses_and_keeps_spending(sandbox: Connection) -> Non
         "SELECT scope, amount::text FROM provenance.balance WHERE amount > 0 ORDER BY scope"
     ).fetchall()
     assert spent == [("analyst", "0.001"), ("table", "0.001")]
+
+
+def test_a_limit_above_a_lowered_one_does_not_stand_in_the_way_of_other_changes(sandbox: Connection) -> None:
+    sandbox.execute("UPDATE provenance.deployment SET epsilon = 5")
+    sandbox.execute("SELECT provenance.create_analyst('dora', 'dora', 3)")
+    sandbox.execute("UPDATE provenance.analyst SET epsilon_limit = 4 WHERE name = 'dora'")
+    sandbox.execute("UPDATE provenance.deployment SET epsilon = 1")
+    sandbox.execute("UPDATE provenance.analyst SET active = false WHERE name = 'dora'")
+    with pytest.raises(errors.CheckViolation):
+        sandbox.execute("UPDATE provenance.analyst SET epsilon_limit = 3 WHERE name = 'dora'")

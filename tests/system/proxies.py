@@ -130,6 +130,12 @@ def new_analyst(upstream: str, epsilon: str | None = None, privilege: int = 10, 
     return name
 
 
+def forget(upstream: str) -> None:
+    """New data: what other analysts have paid for is no answer any more, so that the next question reads the table."""
+    with psycopg.connect(upstream, autocommit=True) as conn:
+        conn.execute("SELECT provenance.refresh('patient_data')")
+
+
 def charges(upstream: str, analyst: str) -> list[tuple[Any, ...]]:
     """The questions that one analyst paid for: id, epsilon, amount, question."""
     with psycopg.connect(upstream) as conn:

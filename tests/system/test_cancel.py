@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import psycopg
 import pytest
-from proxies import Proxy, charges
+from proxies import Proxy, charges, forget
 from psycopg import errors
 from raw_wire import Ended, Wire, sqlstates
 
@@ -21,7 +21,8 @@ COUNTS = "SELECT gender, count(*) FROM patient_data GROUP BY gender ORDER BY 1"
 
 @contextmanager
 def held_up(upstream: str) -> Iterator[None]:
-    """Nobody can read the protected table, so that a question waits for its data."""
+    """Nobody can read the protected table, so that a question waits for its data, of which nothing was released yet."""
+    forget(upstream)
     with psycopg.connect(upstream) as conn:
         conn.execute("LOCK TABLE patient_data IN ACCESS EXCLUSIVE MODE")
         yield

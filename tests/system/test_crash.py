@@ -15,12 +15,18 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from proxies import Proxy, charges, new_analyst, start_proxy
+from proxies import Proxy, charges, forget, new_analyst, start_proxy
 
 from provenance.migrate import migrate
 from proxy.embedded import temporary
 
 QUESTION = "SELECT disease, count(*) FROM patient_data GROUP BY disease ORDER BY disease"
+
+
+@pytest.fixture(autouse=True)
+def nothing_released(upstream: str) -> None:
+    """New data: what another test's analyst paid for would be told without reading the table."""
+    forget(upstream)
 
 
 @contextmanager
