@@ -85,7 +85,7 @@ class Asking:
             pieces = [piece.strip() for piece in split(text)]
             for piece in pieces:
                 start = text.index(piece, start)
-                await self._run(piece, alone, len(pieces) == 1)
+                await self._run(piece, alone, last=len(pieces) == 1 and start == 0)
                 start, alone = start + len(piece), False
         except (Exception, asyncio.CancelledError) as error:
             await self._refuse(error, start)
@@ -94,29 +94,29 @@ class Asking:
             link.send(m.SYNC, SYNC)
 
     async def _run(self, piece: str, alone: bool, last: bool) -> None:
-        """One statement of a script; of the last nobody waits for the end."""
-        link, conversation = self._link, self.conversation
+        """One statement of a script; for the end of a question that is the whole script nobody waits."""
+        link, conversation, answered = self._link, self.conversation, False
         if self._runtime.router.is_plain(piece.encode()):
             await self._report(piece)
             link.send(m.PARSE, m.encode_parse(_UNNAMED, piece, (), conversation.codec), drop)
             link.send(m.BIND, m.encode_bind(_UNNAMED, _UNNAMED), drop)
         else:
-            await self._fill(_UNNAMED, Portal(Prepared(piece)), held=None, alone=alone)
+            answered = await self._fill(_UNNAMED, Portal(Prepared(piece)), held=None, alone=alone)
         link.send(m.DESCRIBE, m.encode_describe(m.PORTAL, _UNNAMED), _unless_no_data)
-        if last:
+        if answered and last:
             link.send(m.EXECUTE, m.encode_execute(_UNNAMED))
         else:
             await link.ask(m.EXECUTE, m.encode_execute(_UNNAMED) + FLUSH, _relay)
 
-    async def _fill(self, name: str, portal: Portal, *, held: str | None, alone: bool) -> None:
-        """Put the answer to a question behind its portal."""
+    async def _fill(self, name: str, portal: Portal, *, held: str | None, alone: bool) -> bool:
+        """Put the answer to a question behind its portal; False if it turned out to be none."""
         conversation, text = self.conversation, portal.question.text
         names = sorted(named(text), key=str)
         reading = await conversation.read(portal, names, self._mentioned(), held=held, alone=alone)
         if not self._concerned(reading):
             await self._report(text)
             conversation.native(name, portal)
-            return
+            return False
         explained = unwrap(text)
         if explained is None:
             work = answer(self._runtime, self._asker, text, reading, conversation)
@@ -131,6 +131,7 @@ class Asking:
         conversation.finish(name, answered.arrays, portal)
         for message, bill in answered.notices:
             self._tell(notice(message, bill))
+        return True
 
     async def _report(self, text: str) -> None:
         """Fill the reports that a statement names; nothing of it is on its way to the shadow yet."""

@@ -44,7 +44,7 @@ _MEANING: Final = (
 )
 _WANTED: Final = (*SETTINGS, *_MEANING)
 _WANTED_TEXT: Final = array_text(_WANTED)
-_REMEMBERED: Final = 1 << 18  # characters of statements, and of parameters, that a session remembers
+_REMEMBERED: Final = 1 << 16  # characters of statements, and of parameters, that a session remembers
 
 # Everything is qualified: a temporary table of the analyst's named pg_locks must not be read for the real one.
 # Parsing a statement locks every relation that it names until the transaction ends, so pg_locks is PostgreSQL's own

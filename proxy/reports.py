@@ -22,13 +22,8 @@ _NAMED: Final = re.compile(rb'\bveil"?\s*\.\s*"?(budget|question)\b', re.IGNOREC
 _MOST: Final = 10_000  # questions, the last ones
 
 _ROWS: Final = {
-    "budget": """
-SELECT jsonb_agg(to_jsonb(r) ORDER BY r.view <> 'all', r.view) FROM (
-    SELECT b.view, b.spent, b."limit", b."left" FROM provenance.budget b WHERE b.analyst = %s) r""",
-    "question": f"""
-SELECT jsonb_agg(to_jsonb(r) ORDER BY r.id) FROM (
-    SELECT h.id, h.at, h.question, h.mechanism, h.epsilon, h.delta, h.charged, h.coin, h.bill
-    FROM provenance.history h WHERE h.analyst = %s ORDER BY h.id DESC LIMIT {_MOST}) r""",
+    "budget": "SELECT jsonb_agg(to_jsonb(r)) FROM provenance.budget_of(%s) r",
+    "question": f"SELECT jsonb_agg(to_jsonb(r) - 'views') FROM provenance.questions_of(%s, {_MOST}) r",
 }
 
 COLUMNS: Final[Mapping[str, str]] = {

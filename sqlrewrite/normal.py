@@ -2,15 +2,17 @@
 
 NOT is pushed down to ``IN``, ``LIKE`` and ``IS NULL`` (all steps hold in three-valued logic), AND and OR are flattened,
 sorted and freed of repetition, equalities of one expression under OR become one ``IN``, numbers that are compared have
-one spelling.
+one spelling, and in the fingerprint a bound on whole numbers or days is told as the last one inside.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -266,6 +268,7 @@ def _expression(found: Expression) -> list[Any]:
 def _predicate(part: Predicate) -> list[Any]:
     match part:
         case Compare(left, op, right):
+            op, right = _whole(left, op, right)
             return [op.value, _expression(left), _expression(right)]
         case Among(argument, values):
             return ["in", _expression(argument), [[value.text, value.type_name] for value in values]]
@@ -278,9 +281,38 @@ def _predicate(part: Predicate) -> list[Any]:
         case Not(inner):
             return ["not", _predicate(inner)]
         case AllOf(parts):
-            return ["and", [_predicate(inner) for inner in parts]]
+            return _several("and", parts)
         case AnyOf(parts):
-            return ["or", [_predicate(inner) for inner in parts]]
+            return _several("or", parts)
+
+
+def _several(word: str, parts: Sequence[Predicate]) -> list[Any]:
+    """Predicates of one connective; x > 17 and x >= 18 may have become one."""
+    forms = {_dump(form): form for form in map(_predicate, parts)}
+    ordered = [forms[key] for key in sorted(forms)]
+    return ordered[0] if len(ordered) == 1 else [word, ordered]
+
+
+def _whole(left: Expression, op: Comparison, right: Expression) -> tuple[Comparison, Expression]:
+    """One form for x > 17 and x >= 18 where x is a column of whole numbers or of days."""
+    if not isinstance(left, ColumnRef) or not isinstance(right, Literal) or op in (_EQ, _NE):
+        return op, right
+    up, type_name = op in (_GT, _GE), base_type(left.type_name)
+    if type_name in INTEGERS and right.type_name in (*INTEGERS, "numeric"):
+        value = decimal(right)
+        if value is None:
+            return op, right
+        bound = math.ceil(value) if up else math.floor(value)
+        if value == bound:
+            bound += {_GT: 1, _LT: -1}.get(op, 0)
+        return (_GE if up else _LE), Literal(str(bound), number_type(str(bound)))
+    if type_name == "date" and right.type_name == "date" and op in (_GT, _LT):
+        try:
+            day = date.fromisoformat(right.text or "") + timedelta(days=1 if up else -1)
+        except (ValueError, OverflowError):  # infinity, years before Christ: they stay as they are
+            return op, right
+        return (_GE if up else _LE), Literal(day.isoformat(), "date")
+    return op, right
 
 
 def _statistic(statistic: Statistic) -> list[Any]:

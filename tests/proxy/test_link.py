@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from proxy import messages as m
+from proxy.expected import RELAYED
 from proxy.link import FLUSH, SYNC, Answer, Link, LinkLost, ShadowError, drop
 
 READY = m.encode_ready_for_query(m.IDLE)
@@ -278,3 +279,46 @@ def test_bytes_of_the_login_are_kept_raw() -> None:
         assert await link.capture.get() == b""
 
     asyncio.run(story())
+
+
+def test_frames_of_ours_go_out_together_and_in_order() -> None:
+    link, _, wire = connected()
+    link.send(m.PARSE, b"a", drop)
+    link.send(m.BIND, b"b", drop)
+    assert wire.sent == b"" and link.busy
+    link.relay([m.EXECUTE], b"c")  # the client's own stand behind them
+    assert wire.sent == b"abc"
+    link.send(m.SYNC, b"d")
+    link.flush()
+    link.flush()
+    assert wire.sent == b"abcd"
+
+
+@pytest.mark.parametrize("how", ["one", "batch"])
+def test_the_hot_path_overtakes_nothing(how: str) -> None:
+    link, _, wire = connected()
+    link.send(m.PARSE, b"a", drop)
+    if how == "one":
+        link.relay_one(RELAYED[m.QUERY], b"b")
+    else:
+        link.relay_batch([RELAYED[m.SYNC]], b"b")
+    assert wire.sent == b"ab"
+
+
+def test_a_lost_connection_takes_nothing_more() -> None:
+    link, _, wire = connected()
+    link.send(m.PARSE, b"a", drop)
+    link.connection_lost(None)
+    link.flush()
+    assert wire.sent == b""
+    with pytest.raises(LinkLost):
+        link.send(m.PARSE, b"b", drop)
+    with pytest.raises(LinkLost):
+        link.write(b"c")
+
+
+def test_what_was_not_sent_goes_out_before_the_goodbye() -> None:
+    link, _, wire = connected()
+    link.send(m.PARSE, b"a", drop)
+    link.close()
+    assert wire.sent == b"a" + m.encode_terminate() and wire.closed

@@ -50,6 +50,20 @@ SAME: list[list[dict[str, Any]]] = [
         {"keys": ["city", "gift"], "sets": ((0,), (1,), ()), "aggregates": ["count(*)"]},
         {"keys": ["gift", "city"], "sets": ((), (0,), (1,)), "aggregates": ["count(*)"]},
     ],
+    [  # a bound on whole numbers has four spellings, and one with a fraction
+        {"keys": ["city"], "where": "quantity > 2 AND quantity < 8"},
+        {"keys": ["city"], "where": "quantity >= 3 AND quantity <= 7"},
+        {"keys": ["city"], "where": "quantity > 2.5 AND NOT quantity >= 7.01"},
+        {"keys": ["city"], "where": "quantity BETWEEN 3 AND 7 AND quantity > 2 AND 8 > quantity"},
+    ],
+    [
+        {"keys": ["city"], "where": "ordered_on > '2024-02-28' AND ordered_on < '2025-01-01'"},
+        {"keys": ["city"], "where": "ordered_on BETWEEN '2024-02-29' AND '2024-12-31'"},
+    ],
+    [
+        {"keys": ["city"], "aggregates": ["count(*) FILTER (WHERE quantity > 2)"]},
+        {"keys": ["city"], "aggregates": ["count(*) FILTER (WHERE quantity >= 3)"]},
+    ],
 ]
 
 OTHERS: list[dict[str, Any]] = [
@@ -63,6 +77,14 @@ OTHERS: list[dict[str, Any]] = [
     {"keys": ["city", "gift"], "sets": ((0,), (1,)), "having": "count(*) > 500"},
     {"keys": ["city"], "where": "quantity > 5", "having": "count(*) > 500"},
     {"keys": ["city"], "where": "quantity >= 5", "having": "count(*) > 500"},
+    {"keys": ["city"], "where": "quantity >= 7", "having": "count(*) > 500"},
+    {"keys": ["city"], "where": "quantity < 5", "having": "count(*) > 500"},
+    {"keys": ["city"], "where": "quantity <= 5", "having": "count(*) > 500"},
+    {"keys": ["city"], "where": "amount > 5", "having": "count(*) > 500"},
+    {"keys": ["city"], "where": "amount >= 6", "having": "count(*) > 500"},
+    {"keys": ["city"], "where": "ordered_on > '2025-01-31'", "having": "count(*) > 500"},
+    {"keys": ["city"], "where": "ordered_on >= '2025-01-31'", "having": "count(*) > 500"},
+    {"keys": ["city"], "where": "ordered_on < '2025-01-31'", "having": "count(*) > 500"},
     {"keys": ["city"], "where": "note = '5'", "having": "count(*) > 500"},
     {"keys": ["city"], "where": "note = ' 5'", "having": "count(*) > 500"},
     {"keys": ["city"], "where": "note = NULL", "having": "count(*) > 500"},
