@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -122,9 +123,12 @@ class Thief:
 def proxy_here(upstream: str, shadow: str) -> Iterator[Hospital]:
     """A proxy in a thread of this process."""
     started, told, failed = threading.Event(), {}, []
+    home = tempfile.TemporaryDirectory(prefix="pgveil-anchor-")
 
     async def serve() -> None:
-        settings = Settings(upstream=upstream, shadow=shadow, listen="127.0.0.1:0")  # type: ignore[arg-type]
+        anchor = Path(home.name) / "anchor.json"
+        where = {"upstream": upstream, "shadow": shadow, "listen": "127.0.0.1:0", "anchor": anchor}
+        settings = Settings.model_validate(where)
         async with running(settings, shadow) as runtime:
             server = Server(runtime)
             told.update(port=await server.start(), stop=asyncio.Event(), loop=asyncio.get_running_loop())
@@ -149,6 +153,7 @@ def proxy_here(upstream: str, shadow: str) -> Iterator[Hospital]:
     finally:
         told["loop"].call_soon_threadsafe(told["stop"].set)
         thread.join(20)
+        home.cleanup()
 
 
 @dataclass(frozen=True)

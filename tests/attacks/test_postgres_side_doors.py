@@ -138,7 +138,7 @@ def test_a_till_after_the_reading_is_seen(hospital: Hospital, spy: str, monkeypa
 
     charge_all, keep, ledgers = Ledger.charge_all, Synopses.keep, []
 
-    async def on_credit(self, asked):  # type: ignore[no-untyped-def]
+    async def on_credit(self, asked, also=()):  # type: ignore[no-untyped-def]
         ledgers.append(self)
         left = model.Remaining(Decimal(1), Decimal(1))
         return [model.Receipt(0, one, Decimal(1), left, model._TILL) for one in asked]
