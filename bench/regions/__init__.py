@@ -1,0 +1,1 @@
+"""What the benches ``overlap`` and ``relax`` share: the papers' workloads, their algorithms as printed, pictures."""
