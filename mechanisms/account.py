@@ -75,6 +75,8 @@ class _Statistic:
     def _moved(self, cells: Mask, successors: list[_State]) -> _Statistic:
         if cells.dtype != np.bool_ or cells.shape != self.index.shape:
             raise ValueError("cells are chosen by one truth value for each")
+        if len(successors) == 1 and cells.all():
+            return replace(self, states=tuple(successors))
         known = {state: place for place, state in enumerate(self.states)}
         follows = np.array([known.setdefault(state, len(known)) for state in successors], dtype=np.int64)
         index = np.where(cells, follows[self.index], self.index)
@@ -157,6 +159,9 @@ class Account:
         index, many = np.zeros(self._problem.cells, dtype=np.int64), 1
         for statistic in self._statistics:
             states = len(statistic.states)
+            if states == 1:
+                columns.append(np.zeros(many, dtype=np.int64))
+                continue
             used, index = _compressed(index * states + statistic.index, many * states)
             columns = [*(column[used // states] for column in columns), used % states]
             many = len(used)
@@ -189,8 +194,8 @@ class _Cells:
 
         Floats only tell which combinations cannot be among them; they are good to 15 digits and 9 are used.
         """
-        if not self.many:
-            return []
+        if self.many <= 1:
+            return [(price, len(self.index)) for price in self.prices(range(self.many))]
         rough = [np.array([float(price) for price in column]) for column in self.states]
         sums = [
             sum((rough[of][self.columns[of]] for of in together), start=np.zeros(self.many)) for together in self.sets

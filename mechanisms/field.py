@@ -43,7 +43,7 @@ class Field:
         self.problem = problem
         self.parts = tuple(_parts(problem, statistic) for statistic in range(len(problem.sensitivities)))
         self.levels = [NOTHING] * len(problem.sensitivities)  # the finest of any cell
-        self._standing: list[Levels] = [np.full(problem.cells, NOTHING, dtype=np.int16) for _ in self.levels]
+        self._standing: list[Levels | None] = [None] * len(self.levels)  # of each cell, where they are not all the same
         self._values: list[Estimates | None] = [None] * len(problem.sensitivities)
         self._edges = tuple(_edges(problem, test, self.parts[test.statistic]) for test in problem.tests)
 
@@ -51,9 +51,7 @@ class Field:
         """What was released."""
         for refine, reply in zip(refines, replies, strict=True):
             assert isinstance(reply, np.ndarray)
-            self.levels[refine.statistic] = max(refine.level, self.levels[refine.statistic])
-            standing = self._standing[refine.statistic]
-            standing[refine.cells] = np.maximum(refine.level, standing[refine.cells])
+            self._stand(refine)
             self._values[refine.statistic] = reply
 
     def levels_for(self, tests: Iterable[int], share: float, bound: Decimal) -> dict[int, int]:
@@ -98,10 +96,21 @@ class Field:
         """What these tests are about."""
         return frozenset(self.problem.tests[test].statistic for test in tests)
 
+    def _stand(self, refine: Refine) -> None:
+        """Keep where every cell stands; all of them stand at the same level unless only some were refined."""
+        statistic, before = refine.statistic, self.levels[refine.statistic]
+        self.levels[statistic] = max(refine.level, before)
+        standing = self._standing[statistic]
+        if refine.cells.all() and (standing is None or refine.level >= before):
+            self._standing[statistic] = None
+        else:
+            levels = np.full(self.problem.cells, before, dtype=np.int16) if standing is None else standing
+            self._standing[statistic] = np.where(refine.cells, np.maximum(refine.level, levels), levels)
+
     def _shift(self, statistic: int, bound: Decimal) -> _Shift:
         """How far the noise strays: one number, unless some cells were refined further than others."""
         coin, standing = self.problem.coin, self._standing[statistic]
-        if (standing == self.levels[statistic]).all():
+        if standing is None:
             return ladder.shift(coin, self.levels[statistic], bound)
         shifts = np.zeros(len(standing))  # there is no number where nothing was released
         for level in np.unique(standing[standing > NOTHING]).tolist():
@@ -110,13 +119,13 @@ class Field:
 
     def _some(self, sets: Sequence[frozenset[int]], bound: Decimal, *, proven: bool) -> Mask:
         found = np.zeros(self.problem.cells, dtype=np.bool_)
+        known: dict[int, Mask] = {}
         for tests in sets:
             if any(self._values[self._edges[test].statistic] is None for test in tests):
                 continue
-            together = np.ones(self.problem.cells, dtype=np.bool_)
-            for test in tests:
-                together &= self.beyond(test, bound, proven=proven)
-            found |= together
+            for test in tests - known.keys():
+                known[test] = self.beyond(test, bound, proven=proven)
+            found |= np.logical_and.reduce([known[test] for test in tests])
         return found
 
 

@@ -23,6 +23,7 @@ and then +-(1+G): only such *jumps* are stored (``jumps``), some 20 for a path d
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -80,10 +81,16 @@ class GaussianPath:
             if low == NOTHING:
                 self.whole[here] = drawn
             else:
-                kept = float(ladder.precision(int(low)) / ladder.precision(level))
+                kept = _kept(int(low), level)
                 self.rest[here] = kept * self.rest[here] + (1 - kept) * (drawn - self.whole[here])
         self.levels[moved] = level
         return moved
+
+
+@lru_cache(maxsize=4096)
+def _kept(low: int, high: int) -> float:
+    """The weight of what a Gaussian path had at the coarser level, once it stands at the finer one."""
+    return float(ladder.precision(low) / ladder.precision(high))
 
 
 class LaplacePath:
@@ -120,13 +127,15 @@ class LaplacePath:
 
     def _reach(self, level: int) -> None:
         """Draw up to this level; cells of which nothing was released go up with it."""
+        if level >= self._coarsest:
+            return
         unreleased = self.levels == NOTHING
         for block in draw_jumps(len(self.levels), self._coarsest, level, self._source):
             self._jumps.append(block)
             _, cell, size = block.between(level, self._coarsest)
             raised = unreleased[cell]
             _add(self.whole, cell[raised], size[raised])
-        self._coarsest = min(self._coarsest, level)
+        self._coarsest = level
 
 
 def _add(whole: Lattice, cell: NDArray[np.int32], size: NDArray[np.int32]) -> None:

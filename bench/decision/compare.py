@@ -60,18 +60,23 @@ def quotient(results: Iterable[Result], over: str, under: str, chosen: Callable[
     return Quotient.of(found) if found else None
 
 
-def answered(result: Result, way: str) -> bool:
-    """Whether a way answers at least every second run; else what it spends is mostly the price of saying no."""
-    return result.ways[way].denied <= 0.5
+def priced(summary: Summary) -> bool:
+    """Whether at least every second run was answered; else what it spends is the price of saying no, and no price."""
+    return summary.denied <= 0.5
+
+
+def with_a_price(results: Iterable[Result], way: str) -> list[Result]:
+    """The cells in which a way has a price to compare with."""
+    return [result for result in results if priced(result.ways[way])]
 
 
 def matched(result: Result, rival: str, wanted: float) -> Matched | None:
     """The rival's median spending at the alpha at which it delivers ``wanted``, between the alphas that were run.
 
     More false positives are never dearer for the rival than fewer: where the measured curve says otherwise (noise, or
-    denials), the cheaper and more accurate point stands for the dearer one.
+    denials), the cheaper and more accurate point stands for the dearer one. Where it mostly denies it has no price.
     """
-    points = sorted((s.fpr, s.median) for s in result.curves[rival].values() if s.fpr is not None)
+    points = sorted((s.fpr, s.median) for s in result.curves[rival].values() if s.fpr is not None and priced(s))
     if not points:
         return None
     rates = np.array([rate for rate, _ in points])

@@ -11,13 +11,13 @@ from bench.decision.cells import Cell
 from bench.decision.compare import (
     Quotient,
     Result,
-    answered,
     at_equal_rates,
     broken,
     denials,
     ledgers,
     questions,
     quotient,
+    with_a_price,
 )
 from bench.decision.figures import BETAS, SPLITS
 from bench.decision.plots import Found
@@ -80,9 +80,12 @@ def comparisons(results: Sequence[Result]) -> dict[str, Any]:
             **{str(n): _json(quotient(results, "cert", rival, _of_size(n))) for n in sizes},
             "all": _json(quotient(results, "cert", rival, lambda _: True)),
         }
+        there = with_a_price(results, rival)
         told[f"cert / {rival}, where it answers"] = {
-            label: _json(quotient([r for r in results if answered(r, rival)], "cert", rival, chosen))
-            for label, chosen in _by_size(results)
+            label: _json(quotient(there, "cert", rival, chosen)) for label, chosen in _by_size(results)
+        }
+        told[f"cells where {rival} mostly denies"] = {
+            label: _missing(results, rival, chosen) for label, chosen in _by_size(results)
         }
         equal = at_equal_rates(few, "cert", rival)
         told[f"cert / {rival}, equal FPR"] = {"met": _json(equal.met), "with the nearest": _json(equal.every)}
@@ -93,10 +96,14 @@ def comparisons(results: Sequence[Result]) -> dict[str, Any]:
         }
         for way in results[0].ways
     }
+    default, pure, probe = ("cert, zcdp", Coin.ZCDP), ("cert", Coin.PURE), ("probe", Coin.PURE)
+    there = with_a_price(results, "probe")
     told["ledger"] = {
-        "cert on zcdp / cert on pure": _json(ledgers(results, ("cert, zcdp", Coin.ZCDP), ("cert", Coin.PURE))),
-        "cert on zcdp / probe on pure": _json(ledgers(results, ("cert, zcdp", Coin.ZCDP), ("probe", Coin.PURE))),
-        "cert on pure / probe on pure": _json(ledgers(results, ("cert", Coin.PURE), ("probe", Coin.PURE))),
+        "cert on zcdp / cert on pure": _json(ledgers(results, default, pure)),
+        "cert on zcdp / probe on pure": _json(ledgers(results, default, probe)),
+        "cert on pure / probe on pure": _json(ledgers(results, pure, probe)),
+        "cert on zcdp / probe on pure, where it answers": _json(ledgers(there, default, probe)),
+        "cert on pure / probe on pure, where it answers": _json(ledgers(there, pure, probe)),
     }
     return told
 
@@ -119,12 +126,24 @@ def _ratios(results: Sequence[Result]) -> Table:
 
 
 def _answering(results: Sequence[Result]) -> Table:
-    rows = [(label, *_against(results, chosen, answering=True)) for label, chosen in _by_size(results)]
+    rows = []
+    for label, chosen in _by_size(results):
+        row = [label]
+        for rival in RIVALS:
+            row += _range(quotient(with_a_price(results, rival), "cert", rival, chosen))
+            row.append(str(_missing(results, rival, chosen)))
+        rows.append(tuple(row))
     return Table(
-        "The same in cells where the rival answers at least every second run",
-        ("", "cert/probe", "cells, range", "cert/probe_star", "cells, range"),
+        "The same without the cells in which the rival denies more than half of its runs: it has no price there",
+        ("", "cert/probe", "cells, range", "left out", "cert/probe_star", "cells, range", "left out"),
         rows,
     )
+
+
+def _missing(results: Sequence[Result], rival: str, chosen: Callable[[Cell], bool]) -> int:
+    """In how many of the chosen cells a rival has no price."""
+    there = [r for r in results if chosen(r.cell)]
+    return len(there) - len(with_a_price(there, rival))
 
 
 def _by_size(results: Sequence[Result]) -> list[tuple[str, Callable[[Cell], bool]]]:
@@ -132,13 +151,9 @@ def _by_size(results: Sequence[Result]) -> list[tuple[str, Callable[[Cell], bool
     return [*((f"n = {n}", _of_size(n)) for n in sizes), ("all", lambda _: True)]
 
 
-def _against(results: Sequence[Result], chosen: Callable[[Cell], bool], answering: bool = False) -> list[str]:
-    """cert over each rival; with ``answering`` only where the rival answers at least every second run."""
-    told: list[str] = []
-    for rival in RIVALS:
-        some = [r for r in results if not answering or answered(r, rival)]
-        told += _range(quotient(some, "cert", rival, chosen))
-    return told
+def _against(results: Sequence[Result], chosen: Callable[[Cell], bool]) -> list[str]:
+    """cert over each rival."""
+    return [part for rival in RIVALS for part in _range(quotient(results, "cert", rival, chosen))]
 
 
 def _ways(results: Sequence[Result]) -> Table:

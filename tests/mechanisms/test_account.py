@@ -228,9 +228,9 @@ def test_a_step_of_a_hundred_thousand_cells_is_priced_in_milliseconds() -> None:
         released = [Refine(of, left, level, 8) for of in range(4)]
         times = []
         for _ in range(3):
-            start = time.perf_counter()
+            start = time.process_time()
             booked.after(released)
-            times.append(time.perf_counter() - start)
+            times.append(time.process_time() - start)
         slowest.append(min(times))
         booked.book(released)
         left = left & (np.arange(cells) % (level // 10) != 0)

@@ -11,7 +11,7 @@ from decision_problems import problem
 from mechanisms import credit as credits
 from mechanisms import ladder
 from mechanisms.condition import And, Condition, Leaf, Or
-from mechanisms.credit import credit, steepness
+from mechanisms.credit import credit, toll
 from mechanisms.decision import Estimates, Refine
 from mechanisms.field import Field
 from mechanisms.loss import Coin
@@ -91,15 +91,19 @@ def test_gaussian_credits_are_fair_whatever_the_increments(width: float, factors
 def test_credits_that_are_a_little_too_generous_are_caught(coin: Coin, monkeypatch: pytest.MonkeyPatch) -> None:
     level = level_of(60)
     law = laplace_law(level) if coin is Coin.PURE else gaussian_law([level])
-    monkeypatch.setattr(credits, "steepness", lambda rate: 0.93 * steepness(rate))
+    monkeypatch.setattr(credits, "toll", lambda rate: 0.93 * toll(rate))
     assert moment(law, coin, level, 0, 3.0) > 1.001
 
 
-def test_the_steepness_is_the_least_that_is_fair() -> None:
+def test_the_toll_is_the_least_that_is_fair() -> None:
+    surprise = -np.log((np.arange(200_000) + 0.5) / 200_000)
     for rate in RATES:
-        s = (np.arange(200_000) + 0.5) / 200_000
-        assert np.exp(rate * (1 - steepness(rate) * s)).mean() == pytest.approx(1, abs=1e-6)
-        assert np.exp(rate * (1 - 0.999 * steepness(rate) * s)).mean() > 1
+
+        def moment(fee: float, rate: float = rate) -> float:
+            return float(np.exp(np.minimum(rate, surprise - fee)).mean())
+
+        assert moment(toll(rate)) == pytest.approx(1, abs=1e-5)
+        assert moment(toll(rate) - 1e-3) > 1
 
 
 @pytest.mark.parametrize("rate", RATES)

@@ -130,9 +130,9 @@ def test_a_search_that_is_cut_short_tells_a_bound(losses: list[float]) -> None:
     counts = [37 + 5 * i for i in range(10)]
     best_of_five, found = math.inf, 0.0
     for _ in range(5):
-        begun = time.perf_counter()
+        begun = time.process_time()
         found = min_entropy(losses, counts)
-        best_of_five = min(best_of_five, time.perf_counter() - begun)
+        best_of_five = min(best_of_five, time.process_time() - begun)
     assert best_of_five < 0.15
     longer = min_entropy(losses, counts, effort=5000)
     one_group = math.log(sum(counts)) / sum(counts)
@@ -142,9 +142,9 @@ def test_a_search_that_is_cut_short_tells_a_bound(losses: list[float]) -> None:
 
 def test_the_bound_is_quick_for_a_hundred_thousand_groups() -> None:
     losses = np.random.default_rng(5).uniform(0, 2, 100_000).tolist()
-    begun = time.perf_counter()
+    begun = time.process_time()
     assert 0 < entropy_bound(losses, [1] * 100_000) < math.log(100_000)
-    assert time.perf_counter() - begun < 2
+    assert time.process_time() - begun < 2
 
 
 def test_no_groups_and_negative_losses_are_not_a_spend() -> None:

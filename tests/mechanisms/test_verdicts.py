@@ -113,27 +113,48 @@ def test_mistakes_are_exceeded_as_rarely_as_is_told() -> None:
 
 
 @pytest.mark.parametrize("alpha", ["0.01", "0.1", "0.5"])
-def test_all_doubts_and_wrong_proofs_and_what_is_allowed_add_up_to_alpha(alpha: str) -> None:
-    tuning = Tuning()
-    verdicts = Verdicts(10, Decimal(alpha), Decimal("0.05"), tuning)
+def test_all_doubts_and_excesses_and_wrong_proofs_and_what_is_allowed_add_up_to_alpha(alpha: str) -> None:
+    tuning, cells = Tuning(), 10
+    verdicts = Verdicts(cells, Decimal(alpha), Decimal("0.05"), tuning)
     verdicts._mistaken = []
-    luck = mistakes = 0.0
-    everyone = np.ones(10, dtype=np.bool_)
+    excess = doubt = 0.0
+    everyone = np.ones(cells, dtype=np.bool_)
     for _ in range(3000):
         verdicts._waiting[:] = True
-        verdicts.look(everyone, ~everyone, np.zeros(10))
-        luck += np.exp(-verdicts._luck * verdicts.rate)
-        mistakes += verdicts._mistaken.pop().doubt
+        verdicts.look(everyone, ~everyone, np.zeros(cells))
+        # E[max(0, S - luck)] <= exp(-rate luck - 1) / rate for a sum S with E[exp(rate S)] <= 1.
+        excess += np.exp(-verdicts.rate * verdicts._luck(cells) - 1) / verdicts.rate / cells
+        doubt += verdicts._mistaken.pop().doubt
     for _ in range(tuning.looks):
         verdicts.look_again(everyone, ~everyone, Decimal("0.001"))
-        mistakes += verdicts._mistaken.pop().doubt
-    assert luck > 0 < mistakes
-    assert luck + mistakes + float(verdicts.wrong) + verdicts._allowed <= float(alpha) * (1 + 1e-12)
+        doubt += verdicts._mistaken.pop().doubt
+    assert excess > 0 < doubt
+    assert excess + doubt + float(verdicts.wrong) + verdicts._allowed <= float(alpha) * (1 + 1e-12)
+
+
+def test_what_lucky_credits_exceed_their_luck_by_is_within_its_part_of_alpha() -> None:
+    """Credits that are as fair as they must be: 1 with a small chance, and else so little that E[exp(rate h)] = 1."""
+    cells = 400
+    verdicts = Verdicts(cells, Decimal("0.1"), Decimal("0.05"), Tuning())
+    verdicts._steps = 1
+    rate, part = verdicts.rate, verdicts._excess * verdicts._part()
+    ones, parts = np.arange(cells + 1), []
+    for chance in (1e-5, 1e-4, 1e-3, 1e-2, 0.1):
+        low = np.log1p(-chance * np.expm1(rate) / (1 - chance)) / rate
+        exceeded = np.maximum(0.0, ones + (cells - ones) * low - verdicts._luck(cells))
+        parts.append(exceeded @ stats.binom.pmf(ones, cells, chance) / cells / part)
+    assert 0.02 < max(parts) <= 1
+
+
+@given(refuted=st.integers(0, 400))
+def test_the_fewer_are_known_not_to_qualify_the_more_luck_is_reckoned_with(refuted: int) -> None:
+    verdicts = Verdicts(400, Decimal("0.1"), Decimal("0.05"), Tuning())
+    assert verdicts._luck(refuted) >= verdicts._luck(refuted + 1) >= 0
 
 
 def test_what_is_certified_is_few_enough() -> None:
     for undecided, certified in ((9, True), (14, False)):
-        verdicts = Verdicts(120, Decimal("0.1"), Decimal("0.05"), Tuning(most_slack=-10.0))
+        verdicts = Verdicts(120, Decimal("0.1"), Decimal("0.05"), Tuning(most_spare=-10.0))
         negative = np.arange(120) >= undecided
         verdicts.look(negative, ~negative & False, np.full(120, -1.0))
         assert verdicts.settled
