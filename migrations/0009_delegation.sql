@@ -122,9 +122,9 @@ CREATE FUNCTION provenance.coalition_rules() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, provenance, pg_temp AS $$
 BEGIN
     PERFORM FROM provenance.balance WHERE scope = 'table' FOR UPDATE;
-    -- What one has told a group stays with it, so one who is in a group and has learned something stays in it.
-    IF OLD.coalition IS NOT NULL AND EXISTS (SELECT FROM provenance.balance b WHERE b.scope = 'analyst' AND b.name = OLD.name AND (b.amount > 0 OR b.delta > 0)) THEN
-        RAISE EXCEPTION 'analyst "%" cannot leave coalition "%": something was learned in it', OLD.name, OLD.coalition USING ERRCODE = '55000',
+    -- What one has told a group stays with it, so one who has learned something stays in it; those of NULL are one too.
+    IF EXISTS (SELECT FROM provenance.balance b WHERE b.scope = 'analyst' AND b.name = OLD.name AND (b.amount > 0 OR b.delta > 0)) THEN
+        RAISE EXCEPTION 'analyst "%" cannot leave coalition "%": something was learned in it', OLD.name, coalesce(OLD.coalition, '') USING ERRCODE = '55000',
             HINT = 'Make another analyst for another group.';
     END IF;
     RETURN NEW;

@@ -196,6 +196,8 @@ BEGIN
     END IF;
     -- The data version went back too, and synopses with it: nothing may be refined against other data.
     PERFORM provenance.refresh(r.label) FROM provenance.relation r WHERE r.active AND r.kind = 'protected';
+    -- A number that was used before the loss must not come again for other data.
+    UPDATE provenance.relation r SET data_version = greatest(r.data_version, extract(epoch FROM clock_timestamp())::bigint) WHERE r.active AND r.kind = 'protected';
     UPDATE provenance.gap g SET accepted_at = clock_timestamp() WHERE g.id = gap_id;
 END $$;
 COMMENT ON FUNCTION provenance.accept_gap IS 'Books what is missing as spent, by each analyst and by the protected database, and lets questions be answered again. Stored answers are dropped.';

@@ -11,7 +11,7 @@ BEGIN
         RETURNING v.id INTO made;
     RETURN made;
 END $$;
-COMMENT ON FUNCTION provenance.register_view IS 'A histogram that other questions may be derived from, with its limit (NULL: that of the database); one that a question has made already is registered, with what was spent on it. Returns its id.';
+COMMENT ON FUNCTION provenance.register_view IS 'A histogram that other questions may be derived from (the declared domains of its dimensions must be complete: rows outside them are in no cell), with its limit (NULL: that of the database); one that a question has made already is registered, with what was spent on it. Returns its id.';
 REVOKE ALL ON FUNCTION provenance.register_view FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION provenance.register_view TO pgveil_admin;
 

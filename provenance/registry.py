@@ -135,7 +135,7 @@ class Registry:
         version = int(rows[0][0])
         declared = [row[1:] for row in rows if row[1] is not None]
         public = frozenset((row[1], row[2]) for row in declared if row[3] == Kind.PUBLIC.value)
-        async with ledger.connected(self._upstream) as conn:
+        async with ledger.connected(self._upstream, autocommit=False) as conn:
             names = ([row[1] for row in declared], [row[2] for row in declared])
             columns: dict[tuple[str, str], dict[str, Attribute]] = {}
             # Type names come qualified, so that they mean the same in the measuring session, which has no path.

@@ -1,7 +1,7 @@
 """Global synopses and what each analyst knows of them, in PostgreSQL; values that were read stay in memory.
 
-Released values never change, so what is kept in memory under a release's id is right as long as the release is there;
-which releases a view has, and what an analyst knows, is read anew for every question.
+Released values never change, so what is kept in memory under a release's id and its moment is right as long as the
+release is there; which releases a view has, and what an analyst knows, is read anew for every question.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from fractions import Fraction
 from typing import Any
 
@@ -20,11 +21,12 @@ from psycopg_pool import AsyncConnectionPool
 from mechanisms.grid import Grid
 from mechanisms.synopsis import Known, Partial, Release
 from mechanisms.values import Lattice
+from provenance.errors import StaleSynopsis
 from provenance.ledger import connected
 from provenance.model import Receipt
 
 _FIND = """
-SELECT r.digest, r.id, r.sensitivity, r.parts, r.variance, k.drawn, k.added
+SELECT r.digest, r.id, r.at, r.sensitivity, r.parts, r.variance, k.drawn, k.added
 FROM provenance.release r LEFT JOIN provenance.knowledge k ON k.release = r.id AND k.analyst = %s
 WHERE r.relation_id = %s AND r.data_version = %s AND r.digest = ANY(%s) ORDER BY r.id"""
 
@@ -41,8 +43,9 @@ WITH made AS (
     INSERT INTO provenance.release (relation_id, data_version, digest, dimensions, measure, sensitivity, parts,
                                     variance, cells, values, charge)
     SELECT r.id, r.data_version, %s, %s, %s, %s, %s, %s, %s, %s, %s FROM provenance.relation r
-    WHERE r.id = %s AND r.data_version = %s RETURNING id)
-INSERT INTO provenance.knowledge (analyst, release, added, values) SELECT %s, id, %s, %s FROM made RETURNING release"""
+    WHERE r.id = %s AND r.data_version = %s RETURNING id, at)
+INSERT INTO provenance.knowledge (analyst, release, added, values) SELECT %s, id, %s, %s FROM made
+RETURNING release, (SELECT at FROM made)"""
 
 _MOST_BYTES = 256 * 2**20
 
@@ -64,6 +67,7 @@ class Held:
     releases: tuple[Release, ...] = ()
     known: Known = field(default_factory=Known)
     drawn: Mapping[int, int] = field(default_factory=dict)
+    made: Mapping[int, datetime] = field(default_factory=dict)  # an id may come again in a ledger that was restored
 
     def release(self, id_: int) -> Release:
         """One of them."""
@@ -110,13 +114,17 @@ class Releases:
         return {place: _held(row[1:] for row in rows if row[0] == place.digest) for place in places}
 
     async def loaded(self, analyst: str, held: Held, wanted: Iterable[int]) -> Held:
-        """The same, with the values of these releases, and of what the analyst knows in part."""
-        ids = set(wanted)
-        found = {id_: values for id_ in ids if (values := self._values.get(id_)) is not None}
+        """The same, with the values of these releases, and of what the analyst knows in part.
+
+        What is not as it was found any more (another session has learned more, the data were refreshed) is stale.
+        """
+        ids, made = set(wanted), held.made
+        found = {id_: values for id_ in ids if (values := self._values.get((id_, made[id_]))) is not None}
         part = held.known.partial
         missing = sorted(ids - found.keys())
         which = None if part is None else (analyst, part.release, held.drawn[part.release])
-        known_part = None if which is None else self._values.get(which)
+        mark = None if part is None else (which, made[part.release])
+        known_part = None if mark is None else self._values.get(mark)
         if missing or (which is not None and known_part is None):
             async with connected(self._pool) as conn, conn.pipeline():
                 whole = await conn.execute(_WHOLE, (missing,), binary=True)
@@ -124,9 +132,11 @@ class Releases:
                 rows = await whole.fetchall()
                 part_row = None if parts is None else await parts.fetchone()
             for id_, packed in rows:
-                found[id_] = self._values.keep(id_, _unpacked(packed))
-            if which is not None and part_row is not None:
-                known_part = self._values.keep(which, _unpacked(part_row[1]))
+                found[id_] = self._values.keep((id_, made[id_]), _unpacked(packed))
+            if mark is not None and part_row is not None:
+                known_part = self._values.keep(mark, _unpacked(part_row[1]))
+        if ids - found.keys() or (part is not None and known_part is None):
+            raise StaleSynopsis("what the question was planned on has changed meanwhile", hint="Ask again.")
         releases = tuple(replace(each, values=found.get(each.id)) for each in held.releases)
         known = held.known if part is None else replace(held.known, partial=replace(part, values=known_part))
         return replace(held, releases=releases, known=known)
@@ -137,15 +147,15 @@ class Releases:
         If the data were refreshed in between it is shown once and not filed.
         """
         async with connected(self._pool) as conn:
-            id_ = await _append(conn, analyst, fresh, part, receipt)
-        if id_ is not None:
-            self._values.keep(id_, fresh.values)
-        return Release(id_ or 0, fresh.variance, fresh.values)
+            filed = await _append(conn, analyst, fresh, part, receipt)
+        if filed is None:
+            return Release(0, fresh.variance, fresh.values)
+        return Release(filed[0], fresh.variance, self._values.keep(filed, fresh.values))
 
 
 async def _append(
     conn: AsyncConnection[TupleRow], analyst: str, fresh: Fresh, part: Partial | None, receipt: Receipt
-) -> int | None:
+) -> tuple[int, datetime] | None:
     place, grid = fresh.place, fresh.grid
     row = (
         *(place.digest, list(fresh.dimensions), fresh.measure, grid.sensitivity, grid.parts, str(fresh.variance)),
@@ -153,18 +163,19 @@ async def _append(
         *_told(part),
     )
     told = await (await conn.execute(_APPEND, row)).fetchone()
-    return None if told is None else int(told[0])
+    return None if told is None else (int(told[0]), told[1])
 
 
 def _held(rows: Iterable[TupleRow]) -> Held:
     grid, releases, whole, partial = None, list[Release](), set[int](), None
-    drawn: dict[int, int] = {}
-    for id_, sensitivity, parts, variance, times, added in rows:
+    drawn, made = dict[int, int](), dict[int, datetime]()
+    for id_, at, sensitivity, parts, variance, times, added in rows:
         own = Grid(int(sensitivity), int(parts))
         grid = grid or own
         if own != grid:
             continue  # two proxies began at once, on two grids: the first one counts
         releases.append(Release(id_, Fraction(variance), None))
+        made[id_] = at
         if times is None:
             continue
         drawn[id_] = times
@@ -172,7 +183,7 @@ def _held(rows: Iterable[TupleRow]) -> Held:
             whole.add(id_)
         else:
             partial = Partial(id_, Fraction(added), None)
-    return Held(grid, tuple(releases), Known(frozenset(whole), partial), drawn)
+    return Held(grid, tuple(releases), Known(frozenset(whole), partial), drawn, made)
 
 
 def _told(partial: Partial | None) -> tuple[str | None, bytes | None]:

@@ -268,7 +268,7 @@ def _expression(found: Expression) -> list[Any]:
 def _predicate(part: Predicate) -> list[Any]:
     match part:
         case Compare(left, op, right):
-            op, right = _whole(left, op, right)
+            op, right = whole_numbers(left, op, right)
             return [op.value, _expression(left), _expression(right)]
         case Among(argument, values):
             return ["in", _expression(argument), [[value.text, value.type_name] for value in values]]
@@ -293,7 +293,7 @@ def _several(word: str, parts: Sequence[Predicate]) -> list[Any]:
     return ordered[0] if len(ordered) == 1 else [word, ordered]
 
 
-def _whole(left: Expression, op: Comparison, right: Expression) -> tuple[Comparison, Expression]:
+def whole_numbers(left: Expression, op: Comparison, right: Expression) -> tuple[Comparison, Expression]:
     """One form for x > 17 and x >= 18 where x is a column of whole numbers or of days."""
     if not isinstance(left, ColumnRef) or not isinstance(right, Literal) or op in (_EQ, _NE):
         return op, right

@@ -1,10 +1,14 @@
 """Expressions and predicates as short SQL for people: names of views in reports, never run.
 
-Columns go by their names, constants are written out, and nothing is quoted that reads well without.
+Columns go by their names, constants are written out, and nothing is quoted that reads well without. Predicates that the
+fingerprint takes for the same have one spelling, or a limit on a view would not hold for its other name.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from sqlrewrite import normal
 from sqlrewrite.question import (
     AllOf,
     Always,
@@ -52,6 +56,7 @@ def predicate(found: Predicate) -> str:
     """A condition on rows."""
     match found:
         case Compare(left, op, right):
+            op, right = normal.whole_numbers(left, op, right)
             return f"{expression(left)} {op.value} {expression(right)}"
         case Among(argument, values):
             return f"{expression(argument)} IN ({', '.join(map(expression, values))})"
@@ -64,9 +69,15 @@ def predicate(found: Predicate) -> str:
         case Not(part):
             return f"NOT ({predicate(part)})"
         case AllOf(parts):
-            return "(" + " AND ".join(map(predicate, parts)) + ")"
+            return _several(" AND ", parts)
         case AnyOf(parts):
-            return "(" + " OR ".join(map(predicate, parts)) + ")"
+            return _several(" OR ", parts)
+
+
+def _several(word: str, parts: Sequence[Predicate]) -> str:
+    """x > 17 and x >= 18 may have become one."""
+    told = sorted({predicate(part) for part in parts})
+    return told[0] if len(told) == 1 else f"({word.join(told)})"
 
 
 def measure(found: Measure) -> str:

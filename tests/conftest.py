@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import secrets
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -24,6 +25,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("pgveil")
     group.addoption("--postgres", choices=("wheel", "dsn", "docker"), default="wheel", help="where PostgreSQL is from")
     group.addoption("--postgres-dsn", default=os.environ.get("PGVEIL_TEST_DSN"), help="for --postgres=dsn")
+    group.addoption("--minutes", type=float, help="begin no more slow tests after so many minutes; they are skipped")
     group.addoption("--vast", type=int, help="run only so many tests of the mark vast, chosen at random")
 
 
@@ -37,6 +39,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = [item for item in vast if item not in kept]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in set(left_out)]
+
+
+_BEGUN = time.monotonic()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """What does not fit into the time of a run is for another one: the order is random."""
+    minutes = item.config.getoption("--minutes")
+    slow = item.get_closest_marker("slow") is not None
+    if slow and minutes is not None and time.monotonic() - _BEGUN > 60 * minutes:
+        pytest.skip(f"{minutes:g} minutes are over")
 
 
 @dataclass(frozen=True)

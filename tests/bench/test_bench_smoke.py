@@ -50,7 +50,8 @@ def test_questions_tells_latencies_and_where_the_time_goes(tmp_path: Path) -> No
         assert sum(stages.values()) == pytest.approx(sum(taken) / len(taken)), "the stages add up to the latency"
     seen = ("read the fragments", "ledger: charge", "data: measure", "decide, in stages", "synopsis: keep")
     assert all(first[stage] > 0 for stage in seen)
-    assert again["read the fragments"] > 0
+    assert again["shadow: describe, resolve, settings"] > 0
+    assert again["read the fragments"] == again["price"] == 0, "a text is read once"
     assert again["ledger: charge"] == again["data: measure"] == again["noise"] == 0, "what is known is not read again"
 
 

@@ -95,13 +95,19 @@ def sandbox(shared: str) -> Iterator[psycopg.Connection]:
 # Without the triggers that forbid it: a database of its own for each of many tests would cost more than they do.
 SWEEP = """
 SET session_replication_role = replica;
-TRUNCATE provenance.charge, provenance.charge_loss, provenance.synopsis, provenance.spending, provenance.view CASCADE;
-DELETE FROM provenance.balance WHERE scope = 'view';
-UPDATE provenance.chain SET charge = 0, hash = sha256('');
+TRUNCATE provenance.charge, provenance.charge_loss, provenance.synopsis, provenance.spending, provenance.view,
+    provenance.grant_of_budget, provenance.gap, provenance.replica RESTART IDENTITY CASCADE;
+DELETE FROM provenance.balance WHERE scope = 'view' OR (scope = 'analyst' AND name NOT IN ('alice', 'bob'));
+DELETE FROM provenance.analyst WHERE name NOT IN ('alice', 'bob');
+DELETE FROM provenance.credential WHERE name NOT IN ('alice', 'bob', 'admin');
+UPDATE provenance.analyst SET privilege = CASE name WHEN 'alice' THEN 1 ELSE 4 END, epsilon_limit = NULL, active = true,
+    coalition = NULL;
+DELETE FROM provenance.coalition;
 UPDATE provenance.balance SET amount = 0, delta = 0;
-UPDATE provenance.deployment SET coin = 'zcdp', epsilon = 10, delta = 1e-9;
-UPDATE provenance.analyst SET epsilon_limit = NULL, active = true;
+UPDATE provenance.chain SET charge = 0, hash = sha256('');
+UPDATE provenance.deployment SET coin = 'zcdp', epsilon = 10, delta = 1e-9, allocation = 'max', expansion = 1;
 UPDATE provenance.relation SET active = true, data_version = 1;
+UPDATE provenance.attribute SET upper = 100 WHERE relation = 'patient' AND name = 'age';
 """
 
 
