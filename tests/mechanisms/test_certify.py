@@ -389,7 +389,7 @@ def test_six_hundred_groups_take_milliseconds(tree: Condition[int], coin: Coin) 
         started = time.process_time()
         decide(cert, asked, values, os.urandom)  # as in production
         taken.append(time.process_time() - started)
-    assert min(taken) < 0.05  # the least: on a busy machine the others tell of its other work
+    assert np.median(taken) < 0.05
 
 
 def test_a_choice_too_cheap_for_any_noise_is_not_made() -> None:
