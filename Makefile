@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 export PGVEIL_HOME ?= $(CURDIR)/.pgveil
 
-.PHONY: setup demo test test-all lint bench lock clean
+.PHONY: setup demo test test-all lint bench lock clients matrix clean
 .DEFAULT_GOAL := demo
 
 $(READY): requirements.lock pyproject.toml
@@ -22,7 +22,7 @@ demo: $(READY)
 	@exec $(BIN)/pgveil demo
 
 test: $(READY)
-	$(BIN)/python -m pytest -m "not slow" $(ARGS)
+	$(BIN)/python -m pytest -m "not slow and not clients" $(ARGS)
 
 test-all: $(READY)
 	$(BIN)/python -m pytest $(ARGS)
@@ -32,12 +32,24 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# What this machine or its registries lack is left out, and said; the tests skip those clients.
+clients: $(READY)
+	@PYTHON="$(PYTHON)" sh tools/install_clients.sh
+
+# The whole client matrix, and docs/CLIENTS.md from what was seen.
+matrix: clients
+	PGVEIL_CLIENT_TABLE=docs/CLIENTS.md $(BIN)/python -m pytest -m clients tests/clients $(ARGS)
+
 bench: $(READY)
 	$(BIN)/python -m bench $(ONLY)
 
 lock:
 	uv pip compile --quiet --python-version 3.11 --universal --generate-hashes --extra dev --no-header --no-annotate \
 	  --no-emit-index-url --output-file requirements.lock pyproject.toml requirements-build.in
+	uv pip compile --quiet --python-version 3.11 --universal --generate-hashes --no-header --no-annotate \
+	  --no-emit-index-url --output-file requirements-clients.lock requirements-clients.in
+	uv pip compile --quiet --python-version 3.11 --universal --generate-hashes --no-header --no-annotate \
+	  --no-emit-index-url --output-file requirements-superset.lock requirements-superset.in
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-clients .clients .pytest_cache .mypy_cache .ruff_cache .hypothesis
