@@ -12,6 +12,7 @@ The route of one question, in the order of the files::
     route           may it name a protected relation? no: to the shadow, byte for byte (``link``), and that is all
     asking          yes: it waits for its turn; a portal is held until it is executed
     conversation    the shadow parses and describes it, resolves its names, tells the session's ``veil.`` settings
+                    (``asides``); COPY, DECLARE and EXECUTE are taken off and put on again (``wrapped``)
     wishes          those settings, checked
     plan            the questions in it, read and priced, without data; once for each text (``remembered``)
     decided         a HAVING in numbers, with the mechanism that will decide it

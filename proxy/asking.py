@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Final, Protocol
 
+from mechanisms.errors import Refusal
 from proxy import messages as m
 from proxy import reports
 from proxy.answer import Answered, Asker, answer
@@ -21,7 +23,12 @@ from proxy.explain import explain, unwrap
 from proxy.link import FLUSH, SYNC, Link, LinkLost, ShadowError, drop
 from proxy.route import named
 from proxy.runtime import Runtime
+from proxy.wrapped import Placed, moved
+from sqlrewrite.blocks import Name
+from sqlrewrite.errors import NotAnswered, SyntaxNotRead, UnknownColumn, WouldShowRows
+from sqlrewrite.probe import emptied
 from sqlrewrite.split import split
+from sqlrewrite.wrapper import execution, prepared, wrapper
 
 _UNNAMED: Final = ""
 
@@ -85,7 +92,7 @@ class Asking:
             pieces = [piece.strip() for piece in split(text)]
             for piece in pieces:
                 start = text.index(piece, start)
-                await self._run(piece, alone, last=len(pieces) == 1 and start == 0)
+                await self._run(piece, alone, single=len(pieces) == 1, last=len(pieces) == 1 and start == 0)
                 start, alone = start + len(piece), False
         except (Exception, asyncio.CancelledError) as error:
             await self._refuse(error, start)
@@ -93,26 +100,59 @@ class Asking:
             self._client.synced()
             link.send(m.SYNC, SYNC)
 
-    async def _run(self, piece: str, alone: bool, last: bool) -> None:
+    async def _run(self, piece: str, alone: bool, single: bool, last: bool) -> None:
         """One statement of a script; for the end of a question that is the whole script nobody waits."""
         link, conversation, answered = self._link, self.conversation, False
-        if self._runtime.router.is_plain(piece.encode()):
+        if self._runtime.router.is_plain(piece.encode()) and execution(piece) is None:
             await self._report(piece)
             link.send(m.PARSE, m.encode_parse(_UNNAMED, piece, (), conversation.codec), drop)
             link.send(m.BIND, m.encode_bind(_UNNAMED, _UNNAMED), drop)
         else:
-            answered = await self._fill(_UNNAMED, Portal(Prepared(piece)), held=None, alone=alone)
+            answered = await self._fill(_UNNAMED, Portal(Prepared(piece)), held=None, alone=alone, single=single)
         link.send(m.DESCRIBE, m.encode_describe(m.PORTAL, _UNNAMED), _unless_no_data)
         if answered and last:
             link.send(m.EXECUTE, m.encode_execute(_UNNAMED))
         else:
             await link.ask(m.EXECUTE, m.encode_execute(_UNNAMED) + FLUSH, _relay)
 
-    async def _fill(self, name: str, portal: Portal, *, held: str | None, alone: bool) -> bool:
+    async def _fill(self, name: str, portal: Portal, *, held: str | None, alone: bool, single: bool = True) -> bool:
         """Put the answer to a question behind its portal; False if it turned out to be none."""
-        conversation, text = self.conversation, portal.question.text
+        text, asked = portal.question.text, portal
+        if prepared(text) is not None:  # PostgreSQL keeps it, and nothing is paid before it is executed
+            self.conversation.native(name, portal)
+            return False
+        called, around = execution(text), wrapper(text)
+        if called is not None:
+            found = await self.conversation.prepared(called, portal)
+            if found is None or self._runtime.router.is_plain(found.question.text.encode()):
+                self.conversation.native(name, portal)
+                return False
+            asked = found
+        elif around is not None:
+            outside = not around.hold and alone and single and self._link.status == m.IDLE
+            if outside if around.takes_parameters else around.has_parameters:
+                # A cursor outside a transaction, or a COPY with parameters: PostgreSQL says why not.
+                self.conversation.native(name, portal)
+                return False
+            asked = replace(portal, question=Prepared(around.question, portal.question.oids, around))
+        try:
+            return await self._answer(name, portal, asked, held, alone)
+        except Placed:
+            raise
+        except ShadowError as error:
+            raise ShadowError(moved(error.frame, 0 if around is None else len(around.before))) from None
+        except Refusal as refusal:
+            if called is not None:
+                refusal.position = None  # it is one of another text
+            elif around is not None and refusal.position is not None:
+                refusal.position += len(around.before)
+            raise
+
+    async def _answer(self, name: str, portal: Portal, asked: Portal, held: str | None, alone: bool) -> bool:
+        """The same for the question itself, out of what carried it."""
+        conversation, text = self.conversation, asked.question.text
         names = sorted(named(text), key=str)
-        reading = await conversation.read(portal, names, self._mentioned(), held=held, alone=alone)
+        reading = await conversation.read(asked, names, self._mentioned(), held=held, alone=alone)
         if not self._concerned(reading):
             await self._report(text)
             conversation.native(name, portal)
@@ -125,10 +165,16 @@ class Asking:
         self._answering = asyncio.get_running_loop().create_task(work)
         try:
             answered = await self._answering
+        except (NotAnswered, SyntaxNotRead, UnknownColumn, WouldShowRows):
+            empty = emptied(text, partial(self._protected, reading))
+            if empty is None or explained is not None:
+                raise
+            conversation.native(name, replace(asked, question=replace(asked.question, text=empty)))
+            return False
         finally:
             self._answering = None
         await self._report(text)  # what has just been paid is in it
-        conversation.finish(name, answered.arrays, portal)
+        conversation.finish(name, answered.arrays, asked)
         for message, bill in answered.notices:
             self._tell(notice(message, bill))
         return True
@@ -143,6 +189,11 @@ class Asking:
         """Whether a protected relation is really meant: a temporary table may bear the same name."""
         protects = self._runtime.router.protects
         return any(pair is not None and protects(*pair) for pair in (*reading.resolved.values(), *reading.seen))
+
+    def _protected(self, reading: Reading, name: Name) -> Name | None:
+        """The protected relation that a name means, if it means one."""
+        pair = reading.resolved.get(name)
+        return pair if pair is not None and self._runtime.router.protects(*pair) else None
 
     async def _refuse(self, error: BaseException, offset: int = 0) -> None:
         """Tell the client, and leave the shadow's transaction as failed as the client believes it to be."""
@@ -182,16 +233,6 @@ def as_portal(formats: tuple[int, ...]) -> Callable[[int, bytes], bytes | None]:
         return m.encode_row_description([replace(f, format=c) for f, c in zip(fields, chosen, strict=False)])
 
     return sink
-
-
-def moved(error: bytes, offset: int) -> bytes:
-    """An ErrorResponse about one statement of a script, with its position counted from the start of the script."""
-    at = error.find(b"\0P", 5)
-    stop = error.find(b"\0", at + 2)
-    if not offset or at < 0 or not error[at + 2 : stop].isdigit():
-        return error
-    position = str(int(error[at + 2 : stop]) + offset).encode()
-    return m.encode(error[0], error[5 : at + 2] + position + error[stop:])
 
 
 def _relay(kind: int, frame: bytes) -> bytes:

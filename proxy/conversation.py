@@ -17,16 +17,19 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from proxy import messages as m
+from proxy.asides import PREPARED, READ, SETTLED
 from proxy.encodings import codec
 from proxy.errors import ProtocolViolation, error_fields
 from proxy.expected import Sink
 from proxy.link import FLUSH, Answer, Link, ShadowError, drop
 from proxy.recent import Recent
 from proxy.veil_settings import SETTINGS
+from proxy.wrapped import moved, not_finished, rehearsed, renamed
 from sqlrewrite.domain import DomainQuery
 from sqlrewrite.errors import NotAnswered
 from sqlrewrite.finish import array_text
 from sqlrewrite.question import Literal
+from sqlrewrite.wrapper import Carrier, Execution, Wrapper, inlined, prepared
 
 Name: TypeAlias = tuple[str | None, str]
 Circumstances: TypeAlias = tuple[str | None, ...]
@@ -46,33 +49,6 @@ _WANTED: Final = (*SETTINGS, *_MEANING)
 _WANTED_TEXT: Final = array_text(_WANTED)
 _REMEMBERED: Final = 1 << 16  # characters of statements, and of parameters, that a session remembers
 
-# Everything is qualified: a temporary table of the analyst's named pg_locks must not be read for the real one.
-# Parsing a statement locks every relation that it names until the transaction ends, so pg_locks is PostgreSQL's own
-# list of what it has just read: the second reader's opinion.
-_READ: Final = """
-SELECT pg_catalog.json_build_object(
-  'resolved', (SELECT pg_catalog.json_agg(pg_catalog.json_build_array(n.nspname, c.relname) ORDER BY u.i)
-                 FROM pg_catalog.unnest($1::pg_catalog.text[]) WITH ORDINALITY AS u(name, i)
-                 LEFT JOIN pg_catalog.pg_class c ON c.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass(u.name)
-                 LEFT JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace),
-  'seen', (SELECT pg_catalog.json_agg(pg_catalog.json_build_array(n.nspname, c.relname))
-             FROM pg_catalog.pg_locks l
-             JOIN pg_catalog.pg_class c ON c.oid OPERATOR(pg_catalog.=) l.relation
-             JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
-            WHERE l.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()
-              AND l.locktype OPERATOR(pg_catalog.=) 'relation'
-              AND c.relkind OPERATOR(pg_catalog.=) ANY ('{r,p,v,m,f}')
-              AND n.nspname OPERATOR(pg_catalog.<>) ALL ('{pg_catalog,pg_toast,information_schema}'))
-)::pg_catalog.text
-"""
-
-_SETTINGS: Final = """
-SELECT pg_catalog.json_build_array(
-  pg_catalog.current_database(), pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.=) 0,
-  ARRAY(SELECT pg_catalog.current_setting(s, true) FROM pg_catalog.unnest($1::pg_catalog.text[]) AS u(s))
-)::pg_catalog.text
-"""
-
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
@@ -80,6 +56,7 @@ class Prepared:
 
     text: str
     oids: tuple[int, ...] = ()
+    wrapper: Wrapper | None = None  # what carried it: COPY or DECLARE
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +82,7 @@ class Reading:
     parameter_oids: tuple[int, ...]
     in_block: bool  # the transaction has seen other statements too
     circumstances: Circumstances | None  # None: there may be temporary objects, which change what a text means
+    wrapper: Wrapper | None = None
 
     @property
     def meaning(self) -> Hashable:
@@ -139,6 +117,7 @@ class Conversation:
         self._shapes: Recent[Prepared, _Shape] = Recent(_REMEMBERED)
         self._literals: Recent[Hashable, tuple[Literal, ...]] = Recent(_REMEMBERED)
         self._finishing: Recent[Hashable, bool] = Recent(_REMEMBERED)
+        self._prepared = ""  # the finishing statement
 
     @property
     def codec(self) -> str:
@@ -154,7 +133,7 @@ class Conversation:
         if held is not None:  # a portal that died with its transaction is an error, as in PostgreSQL
             self._link.send(m.DESCRIBE, m.encode_describe(m.PORTAL, held), drop)
         wanted = (*_WANTED, *mentioned)
-        told = self._run(_SETTINGS, [array_text(wanted) if mentioned else _WANTED_TEXT])
+        told = self._run(SETTLED, [array_text(wanted) if mentioned else _WANTED_TEXT])
         shape = self._shapes.get(portal.question)
         asked = self._ask(portal.question, names) if shape is None else None
         await self.settle()
@@ -179,6 +158,7 @@ class Conversation:
             parameter_oids=shape.oids,
             in_block=shape.in_block,
             circumstances=circumstances,
+            wrapper=portal.question.wrapper,
         )
 
     def _ask(self, question: Prepared, names: Sequence[Name]) -> tuple[Answer, Answer]:
@@ -189,7 +169,7 @@ class Conversation:
         described = Answer()
         self._parse(_ASKED, question.text, question.oids)
         self._link.send(m.DESCRIBE, m.encode_describe(m.STATEMENT, _ASKED), described.take)
-        return described, self._run(_READ, [array_text([quoted(name) for name in names])])
+        return described, self._run(READ, [array_text([quoted(name) for name in names])])
 
     def _shape(
         self,
@@ -277,12 +257,53 @@ class Conversation:
         await self.settle()
         return self._rows(answer)
 
+    async def prepared(self, execution: Execution, portal: Portal) -> Portal | None:
+        """What an EXECUTE stands for, with its values as PostgreSQL reads them; None if nothing has that name."""
+        found = await self._query(PREPARED, [execution.name])
+        if not found:
+            return None
+        statement, oids = found[0][0] or "", tuple(map(int, (found[0][1] or "").split()))
+        values: list[bytes | None] = []
+        if oids or execution.arguments:
+            self._parse(_ASKED, "SELECT " + ", ".join(f"${i + 1}::pg_catalog.text" for i in range(len(oids))), oids)
+            start = f'EXECUTE "{_ASKED}"'
+            answer = self._run(start + execution.arguments, [])
+            try:
+                await self.settle()
+            except ShadowError as error:
+                frame = moved(error.frame, execution.start - len(start))
+                raise ShadowError(renamed(frame, _ASKED.encode(), execution.name.encode(self.codec))) from None
+            values = answer.rows()[0]
+        return Portal(Prepared(prepared(statement) or statement, oids), tuple(values), (), portal.result_formats)
+
     async def enumerate(self, wanted: DomainQuery) -> list[tuple[str | None, ...]]:
         """The public values of derived keys, worked out where only public things are."""
         return [tuple(row) for row in await self._query(wanted.sql, wanted.parameters)]
 
     async def prepare(self, sql: str, reading: Reading, arrays: int) -> None:
         """Parse the finishing statement before anything is paid; it must have the shape of what was asked."""
+        self._prepared = sql
+        await self._parse_finishing(sql, reading, arrays)
+        if reading.wrapper is not None:
+            await self._rehearse(reading.wrapper, sql, reading, arrays)
+
+    async def _rehearse(self, wrapper: Wrapper, sql: str, reading: Reading, arrays: int) -> None:
+        """Run a wrapper over nothing before anything is paid: its options may be wrong, or its cursor may be open."""
+        nothing = ["{}"] * arrays
+        if wrapper.carrier is Carrier.COPY:
+            sql = f"SELECT * FROM ({inlined(sql, nothing)}\n) AS __veil LIMIT 0"
+            self._run(wrapper.around(sql), [])
+        else:
+            oids = (*reading.parameter_oids, *(0 for _ in nothing))
+            self._run(wrapper.around(sql), [*(each.text for each in reading.parameters), *nothing], (), oids)
+            self._run(f"CLOSE {wrapper.cursor}", [])
+            self._parse(_ASKED, wrapper.around(sql), oids)
+        try:
+            await self.settle()
+        except ShadowError as error:
+            raise rehearsed(error.frame, wrapper, sql) from None
+
+    async def _parse_finishing(self, sql: str, reading: Reading, arrays: int) -> None:
         asked = tuple((column.name, column.type_oid) for column in reading.columns)
         key = (sql, asked, reading.parameter_oids, arrays, reading.circumstances)
         self._parse(_ASKED, sql, (*reading.parameter_oids, *(0 for _ in range(arrays))))
@@ -292,7 +313,7 @@ class Conversation:
         try:
             await self._link.ask(m.DESCRIBE, m.encode_describe(m.STATEMENT, _ASKED) + FLUSH, described.take)
         except ShadowError as error:
-            raise ShadowError(error_fields(_not_finished(error))) from None
+            raise ShadowError(error_fields(not_finished(error))) from None
         columns, _ = _described(described)
         if tuple((column.name, column.type_oid) for column in columns) != asked:
             raise NotAnswered(
@@ -307,6 +328,11 @@ class Conversation:
 
     def finish(self, name: str, arrays: Sequence[str], portal: Portal) -> None:
         """Put the finished answer behind the analyst's portal; what follows is PostgreSQL's own business."""
+        wrapper = portal.question.wrapper
+        if wrapper is not None and wrapper.carrier is Carrier.COPY:
+            self._parse(_ASKED, wrapper.around(inlined(self._prepared, arrays)))
+            self._bind(name, (), (), portal.result_formats)
+            return
         values, formats = portal.values, portal.formats
         own = formats if len(formats) == len(values) else tuple(formats[:1] or (0,)) * len(values)
         bound = [*values, *(text.encode(self.codec) for text in arrays)]
@@ -314,7 +340,9 @@ class Conversation:
 
     def native(self, name: str, portal: Portal) -> None:
         """What turned out to be no question: let PostgreSQL bind it as it was asked to."""
-        self._parse(_ASKED, portal.question.text, portal.question.oids)
+        question = portal.question
+        text = question.text if question.wrapper is None else question.wrapper.around(question.text)
+        self._parse(_ASKED, text, question.oids)
         self._bind(name, portal.formats, portal.values, portal.result_formats)
 
     def _bind(
@@ -348,16 +376,6 @@ class Conversation:
             await done
         except ShadowError:
             pass
-
-
-def _not_finished(error: ShadowError) -> NotAnswered:
-    """PostgreSQL cannot make sense of the text around the question once the question is answered."""
-    said = m.decode_fields(error.frame).get("M", "")
-    return NotAnswered(
-        "the statement around the question cannot be finished over released numbers",
-        detail=f"PostgreSQL says: {said}",
-        hint="Outside the aggregates use group keys only, spelled as in GROUP BY, and give output columns aliases.",
-    )
 
 
 def _described(described: Answer) -> tuple[tuple[m.Field, ...], tuple[int, ...]]:

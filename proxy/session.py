@@ -34,11 +34,10 @@ _MENTIONED_LIMIT: Final = 1000  # names; who writes more unknown ones learns of 
 _WAITING_LIMIT: Final = 1 << 20  # bytes that a client may talk ahead while a question is answered
 _UNNAMED: Final = ""
 _QUERY: Final = RELAYED[m.QUERY]
-_SYNCED: Final = [RELAYED[m.SYNC]]
 _READY: Final = State.READY
 _Q: Final = m.QUERY
-_PASSED: Final = PASS_ALL.passed
 _FORGETTING: Final = (b"deallocate", b"discard")
+_EXECUTES: Final = re.compile(rb"(?:^|;)\s*execute\b", re.IGNORECASE)
 
 
 class Session:
@@ -54,6 +53,7 @@ class Session:
         self._statements: dict[str, Prepared] = {}  # prepared questions
         self._portals: dict[str, Portal] = {}  # bound questions
         self._link_writable = True
+        self._named = False  # whether PREPARE may have given a name to a question
         self._mixed = False  # whether other statements came since the last Sync
         self._task: asyncio.Task[None] | None = None
         self._transport: asyncio.Transport | None = None
@@ -78,6 +78,7 @@ class Session:
             or self._queue
             or self._statements
             or self._portals
+            or self._named
             or self._machine.state is not _READY
             or self._frames.rest
         ):
@@ -85,13 +86,13 @@ class Session:
             self._waiting += len(data)
             self._pump()
         elif data[0] == _Q:
-            passed = _PASSED if self._asker is None else self._runtime.router.passed
+            passed = PASS_ALL.passed if self._asker is None else self._runtime.router.passed
             if data[5:-1] in passed and len(data) == 1 + int.from_bytes(data[1:5], "big") > 5:
                 self.link_.relay_one(_QUERY, data)  # the hot path: a simple query that was seen before and is not ours
             else:
                 self._take(data)
         elif (answers := batch(data)) is not None:
-            self._mixed = answers[-1:] != _SYNCED
+            self._mixed = answers[-1:] != [RELAYED[m.SYNC]]
             self.link_.relay_batch(answers, data)  # no question is prepared, so none can be bound or executed
         else:
             self._take(data)
@@ -195,11 +196,14 @@ class Session:
 
     def _question(self, text: bytes) -> str | None:
         """The text, if it may be a question."""
-        if text in self._router.passed:
+        executes = (self._named or self._statements) and _EXECUTES.search(text)
+        if text in self._router.passed and not executes:
             return None
         self.note_settings(text)
-        if self._asking is None or b"\0" in text or (self._router.is_plain(text) and not reports.named(text)):
+        plain = self._router.is_plain(text) and not reports.named(text) and not executes
+        if self._asking is None or b"\0" in text or plain:
             return None
+        self._named = self._named or b"prepare" in text.lower()
         try:
             return text.decode(self.conversation.codec)
         except (UnicodeDecodeError, Refusal):

@@ -12,14 +12,14 @@ from sqlrewrite.lex import Kind, tokens
 _WRITES: Final = frozenset(("insert", "update", "delete", "merge", "truncate"))
 _SKIPPED: Final = frozenset(("into", "from", "only", "table"))
 _CARRIERS: Final = {
-    "copy": "Send the question itself; with psql, \\g FILE writes its answer to a file.",
-    "prepare": "Let the driver prepare it (extended protocol), or send the question itself.",
-    "declare": "Send the question itself; a driver can fetch its rows in pieces.",
+    "copy": "Copy an answer: COPY (SELECT key, count(*) FROM table GROUP BY key) TO STDOUT.",
+    "prepare": "PREPARE it by itself; to learn its price, EXPLAIN the question.",
+    "declare": "DECLARE it by itself, over a SELECT; to learn its price, EXPLAIN the question.",
 }
 
 
 def refuse_kind(text: str, is_protected: Callable[[Name], bool]) -> None:
-    """Refuse a statement that would write to a protected table, or one whose question cannot be taken out of it yet."""
+    """Refuse a statement that would write to a protected table, or one in which no question can be found."""
     these = tokens(text)
     word = these[0].word if these else None
     if word in _WRITES:
@@ -32,7 +32,7 @@ def refuse_kind(text: str, is_protected: Callable[[Name], bool]) -> None:
             )
     if word in _CARRIERS:
         raise NotAnswered(
-            f"{word.upper()} of a question about protected rows is not answered",
+            f"{word.upper()} of protected rows is not answered in this form",
             hint=_CARRIERS[word],
             position=these[0].start + 1,
         )

@@ -93,9 +93,11 @@
 
 -- statements around it
 0A000 COPY patient_data TO STDOUT;
-0A000 COPY (SELECT * FROM patient_data) TO STDOUT;
-0A000 PREPARE x AS SELECT count(*) FROM patient_data;
-0A000 DECLARE c CURSOR FOR SELECT count(*) FROM patient_data;
+42501 COPY (SELECT * FROM patient_data) TO STDOUT;
+0A000 COPY patient_data (age) TO STDOUT;
+0A000 EXPLAIN DECLARE c CURSOR FOR SELECT count(*) FROM patient_data;
+25P01 DECLARE c CURSOR FOR SELECT count(*) FROM patient_data;
+42501 DECLARE c CURSOR WITH HOLD FOR SELECT * FROM patient_data;
 0A000 EXPLAIN ANALYZE SELECT count(*) FROM patient_data;
 0A000 EXPLAIN (ANALYZE) SELECT count(*) FROM patient_data;
 0A000 EXPLAIN (FORMAT XML) SELECT count(*) FROM patient_data;

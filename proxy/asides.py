@@ -1,0 +1,39 @@
+"""What pgveil asks of PostgreSQL in the analyst's own session: how a statement is read there, and under which settings.
+
+Everything is qualified: a temporary table of the analyst's named pg_locks must not be read for the real one.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# Parsing a statement locks every relation that it names until the transaction ends, so pg_locks is PostgreSQL's own
+# list of what it has just read: the second reader's opinion.
+READ: Final = """
+SELECT pg_catalog.json_build_object(
+  'resolved', (SELECT pg_catalog.json_agg(pg_catalog.json_build_array(n.nspname, c.relname) ORDER BY u.i)
+                 FROM pg_catalog.unnest($1::pg_catalog.text[]) WITH ORDINALITY AS u(name, i)
+                 LEFT JOIN pg_catalog.pg_class c ON c.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass(u.name)
+                 LEFT JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace),
+  'seen', (SELECT pg_catalog.json_agg(pg_catalog.json_build_array(n.nspname, c.relname))
+             FROM pg_catalog.pg_locks l
+             JOIN pg_catalog.pg_class c ON c.oid OPERATOR(pg_catalog.=) l.relation
+             JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
+            WHERE l.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()
+              AND l.locktype OPERATOR(pg_catalog.=) 'relation'
+              AND c.relkind OPERATOR(pg_catalog.=) ANY ('{r,p,v,m,f}')
+              AND n.nspname OPERATOR(pg_catalog.<>) ALL ('{pg_catalog,pg_toast,information_schema}'))
+)::pg_catalog.text
+"""
+
+SETTLED: Final = """
+SELECT pg_catalog.json_build_array(
+  pg_catalog.current_database(), pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.=) 0,
+  ARRAY(SELECT pg_catalog.current_setting(s, true) FROM pg_catalog.unnest($1::pg_catalog.text[]) AS u(s))
+)::pg_catalog.text
+"""
+
+PREPARED: Final = """
+SELECT statement, pg_catalog.array_to_string(parameter_types::pg_catalog.oid[], ' ')
+  FROM pg_catalog.pg_prepared_statements WHERE name OPERATOR(pg_catalog.=) $1
+"""
