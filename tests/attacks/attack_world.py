@@ -95,6 +95,11 @@ class Hospital:
                 conn.execute("UPDATE provenance.analyst SET epsilon_limit = %s WHERE name = %s", (epsilon, name))
         return name
 
+    def forget(self) -> None:
+        """New data: what was released before is no answer any more, so that questions are measured."""
+        with psycopg.connect(self.upstream, autocommit=True) as conn:
+            conn.execute("SELECT provenance.refresh('patient'), provenance.refresh('visit')")
+
     def connect(self, user: str, **more: Any) -> psycopg.Connection[Any]:
         database = conninfo_to_dict(self.upstream)["dbname"]
         dsn = make_conninfo(host="127.0.0.1", port=self.port, dbname=database, user=user, password=user, **more)

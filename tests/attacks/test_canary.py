@@ -116,6 +116,7 @@ def aviary(postgres) -> Iterator[Aviary]:  # type: ignore[no-untyped-def]
 def sing(hospital: Hospital, name: str, statements: list[str]) -> bytes:
     """Everything that a client receives."""
     hospital.new_analyst(name)
+    hospital.forget()
     with hospital.connect(name) as session:
         return "".join(trace(session, Ask(sql)) for sql in statements).encode()
 
