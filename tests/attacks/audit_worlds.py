@@ -107,7 +107,7 @@ def margins(problem: Problem) -> list[int]:
     return [3 if problem.sensitivities[test.statistic] == 1 else 8 for test in problem.tests]
 
 
-QUICK = Tuning(ratio=1.02**16)
+QUICK = Tuning(ratio=1.02**16, add=0.4)  # so that both statistics are looked at
 MECHANISMS: dict[str, Callable[[Problem], Solver]] = {
     "tslm": lambda problem: tslm(problem, margins(problem)),
     "naive": naive,
