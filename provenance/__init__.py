@@ -13,7 +13,8 @@ One room, four counters, all in PostgreSQL (schema ``provenance``, made by ``mig
 Regions are on their way to the till: ``region.py`` and ``extent.py`` say which part of the domain a charge touches,
 ``overlap.py`` (with ``sweep``, ``clique``, ``colouring``, ``buckets``, ``boxing``, ``touching``, ``weighing``) bounds
 the largest total over any point, ``popularity.py`` counts it, and ``relax.py`` (with ``space``, ``released``,
-``combine``) answers from what has been released. They are functions on values, measured by the benches ``overlap`` and ``relax``.
+``combine``) answers from what has been released. They are functions on values, measured by the benches ``overlap`` and
+``relax``.
 
 The route of a charge through this room::
 

@@ -57,7 +57,8 @@ def moves(laboratory: Laboratory, rng: random.Random, databases: int, questions:
         for place, (q, grid) in enumerate(zip(asked, grids, strict=True)):
             moved = np.abs(before[place] - after[q.unit.column is not None][place])
             touched = np.flatnonzero((moved != 0).any(axis=0))
-            move = Move(sensitivity(q), moved.max(axis=1, initial=0).tolist(), Counter(grid.set_indices(touched).tolist()))
+            most = moved.max(axis=1, initial=0).tolist()
+            move = Move(sensitivity(q), most, Counter(grid.set_indices(touched).tolist()))
             assert move.within(move.claim), q
             found.append(move)
     return found
