@@ -79,7 +79,6 @@ SIDE_DOORS = {
     "do with dynamic sql": "DO $$ BEGIN EXECUTE 'SELECT * FROM pat' || 'ient'; END $$",
     "create table as": "CREATE TEMP TABLE stolen AS SELECT * FROM patient",
     "select into": "SELECT * INTO TEMP stolen FROM patient",
-    "prepare": "PREPARE thief AS SELECT * FROM patient",
     "a name in escapes": 'SELECT * FROM U&"p\\0061tient"',
     "a name with another escape": "SELECT * FROM U&\"p!0061tient\" UESCAPE '!'",
     "set role": "SET ROLE postgres",

@@ -36,6 +36,22 @@ def test_no_side_door_opens(session: psycopg.Connection, hospital: Hospital, spy
     assert hospital.charges(spy) == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["SELECT * FROM patient", "TABLE patient", "SELECT name FROM patient WHERE id = -1", "SELECT * FROM visit v"],
+)
+def test_rows_are_not_shown_by_a_prepared_statement_either(
+    session: psycopg.Connection, hospital: Hospital, spy: str, text: str
+) -> None:
+    """PREPARE shows nothing: the shadow takes it, and EXECUTE is what is refused."""
+    assert sqlstate(session, f"PREPARE thief AS {text}") in (None, "42501", "0A000")
+    assert sqlstate(session, "EXECUTE thief") in ("42501", "0A000", "26000")
+    assert sqlstate(session, "EXPLAIN EXECUTE thief") is not None
+    assert sqlstate(session, "CREATE TEMP TABLE loot AS EXECUTE thief") is not None
+    assert sqlstate(session, "/* so */ EXECUTE thief") is not None
+    assert hospital.charges(spy) == []
+
+
 @pytest.mark.parametrize("text", EMPTY.values(), ids=EMPTY.keys())
 def test_what_is_open_has_nothing_behind_it(session: psycopg.Connection, text: str) -> None:
     assert session.execute(text).fetchall() == []
