@@ -40,8 +40,8 @@ A worked example, after ``make demo``::
 
     $ PGPASSWORD=carol psql -h 127.0.0.1 -p 6543 -U carol demo
     demo=> SELECT disease FROM patient_data GROUP BY disease HAVING count(*) > 2500;
-    NOTICE:  veil: cert spent epsilon 0.09; epsilon 9.91 left
-    DETAIL:  {"question": "SELECT disease ...", "mechanism": "cert", "epsilon": 0.09, "charged": "0.00014",
+    NOTICE:  veil: cert spent epsilon 0.06; epsilon 9.94 left
+    DETAIL:  {"question": "SELECT disease ...", "mechanism": "cert", "epsilon": 0.06, "charged": "0.00006",
               "beta": 0.05, "alpha": 0.1, "groups": 40, "returned": 9, "expected_false": 1.4, ...}
         disease
     ---------------
