@@ -41,7 +41,7 @@ def certain(problem: Problem, margins: Sequence[int]) -> Solver:
     """The decision on the numbers themselves: what is left is how HAVING was read."""
     everyone = np.ones(problem.cells, dtype=np.bool_)
     used = sorted({test.statistic for test in problem.tests})
-    flat = [DiscreteLaplace(Fraction(problem.sensitivities[of], 2**20), problem.sensitivities[of]) for of in used]
+    flat = [DiscreteLaplace(Fraction(problem.sensitivities[of], 2**40), problem.sensitivities[of]) for of in used]
     replies = yield tuple(Fresh(of, everyone, noise) for of, noise in zip(used, flat, strict=True))
     numbers = dict(zip(used, replies, strict=True))
     found = {
