@@ -79,7 +79,7 @@ BEGIN
     IF array_position(NEW.dimensions, NULL) IS NOT NULL OR '' = ANY (NEW.dimensions) THEN
         RAISE EXCEPTION 'a dimension of a view is the name of a column' USING ERRCODE = '23514';
     END IF;
-    IF NEW.epsilon_limit > (SELECT d.epsilon FROM provenance.deployment d) THEN
+    IF NEW.epsilon_limit > (SELECT d.epsilon FROM provenance.deployment d) AND (TG_OP = 'INSERT' OR NEW.epsilon_limit IS DISTINCT FROM OLD.epsilon_limit) THEN
         RAISE EXCEPTION 'epsilon_limit % of the view is above the limit of the protected database', NEW.epsilon_limit USING ERRCODE = '23514',
             HINT = 'Give at most deployment.epsilon, or NULL.';
     END IF;

@@ -1,5 +1,5 @@
 -- A limit is compared with the database's when it is given, not whenever anything else about the row changes: after the
--- database's limit was lowered, an analyst with a larger one can still be made inactive, and a view be unregistered.
+-- database's limit was lowered, an analyst with a larger one can still be made inactive.
 -- Beyond the database's limit a larger one allows nothing more (limit_of).
 
 CREATE OR REPLACE FUNCTION provenance.analyst_rules() RETURNS trigger
@@ -25,28 +25,6 @@ BEGIN
     END IF;
     IF EXISTS (SELECT FROM provenance.administrator a WHERE a.name = NEW.name) THEN
         RAISE EXCEPTION '"%" is an administrator', NEW.name USING ERRCODE = '23505', HINT = 'Use another name for the analyst.';
-    END IF;
-    RETURN NEW;
-END $$;
-
-CREATE OR REPLACE FUNCTION provenance.view_rules() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, provenance, pg_temp AS $$
-BEGIN
-    NEW.relation_id := CASE WHEN TG_OP = 'UPDATE' AND NEW.relation = OLD.relation THEN OLD.relation_id ELSE provenance.relation_id(NEW.relation) END;
-    NEW.relation := (SELECT r.label FROM provenance.relation r WHERE r.id = NEW.relation_id);
-    -- One spelling for each view, so that an administrator's limit is found by the question that it is meant for.
-    NEW.dimensions := ARRAY(SELECT DISTINCT d COLLATE "C" FROM unnest(NEW.dimensions) d ORDER BY 1);
-    IF array_position(NEW.dimensions, NULL) IS NOT NULL OR '' = ANY (NEW.dimensions) THEN
-        RAISE EXCEPTION 'a dimension of a view is the name of a column' USING ERRCODE = '23514';
-    END IF;
-    IF NEW.epsilon_limit > (SELECT d.epsilon FROM provenance.deployment d) AND (TG_OP = 'INSERT' OR NEW.epsilon_limit IS DISTINCT FROM OLD.epsilon_limit) THEN
-        RAISE EXCEPTION 'epsilon_limit % of the view is above the limit of the protected database', NEW.epsilon_limit USING ERRCODE = '23514',
-            HINT = 'Give at most deployment.epsilon, or NULL.';
-    END IF;
-    IF TG_OP = 'UPDATE' AND (NEW.id, NEW.relation_id, NEW.dimensions, NEW.measure) IS DISTINCT FROM (OLD.id, OLD.relation_id, OLD.dimensions, OLD.measure)
-        AND EXISTS (SELECT FROM provenance.charge_view c WHERE c.view = OLD.id) THEN
-        RAISE EXCEPTION 'view % cannot change: something was charged on it', OLD.id USING ERRCODE = '55000',
-            HINT = 'Its epsilon_limit may change; another histogram is another view.';
     END IF;
     RETURN NEW;
 END $$;
