@@ -11,7 +11,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from proxies import Proxy, charges, new_analyst
+from proxies import Proxy, charges, forget, new_analyst
+from scipy.stats import binom
 
 WRAPPED = (
     "SELECT t.city, SUM(t.n) FROM (SELECT city, region, count(*) AS n FROM orders GROUP BY 1,2) t"
@@ -388,15 +389,16 @@ def test_a_margin_in_numbers_is_kept_by_sums(sitting: Callable[..., Session]) ->
     with psycopg.connect(sitting().upstream) as conn:
         true = dict(conn.execute("SELECT disease, sum(age) FROM patient_data GROUP BY disease").fetchall())
     errors = []
-    for _ in range(10):
+    for _ in range(15):
         session = sitting()
+        forget(session.upstream)
         session.ask("SET veil.margin = '3000'")
         rows = session.ask("SELECT disease, sum(age) FROM patient_data GROUP BY disease")
         errors += [abs(total - true.get(disease, 0)) for disease, total in rows]
         assert session.bills[-1]["statistics"][0]["margin"] == 3000
-    assert len(errors) >= 300
-    within = sum(error <= 3000 for error in errors) / len(errors)
-    assert 0.9 <= within <= 0.985
+    assert len(errors) >= 500
+    within = sum(error <= 3000 for error in errors)
+    assert binom.ppf(1e-8, len(errors), 0.95) <= within <= binom.ppf(1 - 1e-8, len(errors), 0.955)
 
 
 @pytest.mark.parametrize(
