@@ -60,6 +60,16 @@ def quotient(results: Iterable[Result], over: str, under: str, chosen: Callable[
     return Quotient.of(found) if found else None
 
 
+def answered(results: Iterable[Result], over: str, under: str, chosen: Callable[[Cell], bool]) -> Quotient | None:
+    """The price of one way's answers over another's, in the chosen cells.
+
+    Where the rival mostly denies its price is censored at what a question may spend, so that the quotient is at most
+    this.
+    """
+    found = [r.ways[over].answer / r.ways[under].answer for r in results if chosen(r.cell)]
+    return Quotient.of(found) if found else None
+
+
 def priced(summary: Summary) -> bool:
     """Whether at least every second run was answered; else what it spends is the price of saying no, and no price."""
     return summary.denied <= 0.5

@@ -40,7 +40,11 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a mechanism spent and delivered on one cell; a denied run counts with what it spent, and with no rates."""
+    """What a mechanism spent and delivered on one cell; a denied run counts with what it spent, and with no rates.
+
+    ``answer`` is the price of an answer: the median where a denied run counts with the most that a question may spend,
+    since its answer would take more.
+    """
 
     runs: int
     median: float  # of the amounts spent: epsilon under ``pure``, rho under ``zcdp``
@@ -52,6 +56,7 @@ class Summary:
     denied: float
     entropy: float | None  # as a share of log k: 1 where nothing was learnt
     millis: float
+    answer: float
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -87,6 +92,7 @@ def run_way(name: str, task: Task) -> Summary:
     problem, exact = cell.problem(chosen.coin, task.beta, task.alpha), Exact(cell.values)
     source, cap = source_of(f"{cell.name}/{name}/{task.beta}/{task.alpha}"), most(chosen.coin)
     spent: list[float] = []
+    answers: list[float] = []
     rates: list[Rates] = []
     entropies: list[float] = []
     seconds = 0.0
@@ -98,9 +104,11 @@ def run_way(name: str, task: Task) -> Summary:
             seconds += time.perf_counter() - begun
             assert refusal.spent is not None
             spent.append(float(refusal.spent.amount))
+            answers.append(float(cap))
             continue
         seconds += time.perf_counter() - begun
         spent.append(float(solved.loss.amount))
+        answers.append(spent[-1])
         rates.append(Rates.of(solved.decision.kept, truth))
         if chosen.coin is Coin.PURE and len(entropies) < _ENTROPIES:
             entropies.append(_entropy(solved))
@@ -115,6 +123,7 @@ def run_way(name: str, task: Task) -> Summary:
         1 - len(rates) / task.runs,
         _mean(entropies),
         1e3 * seconds / task.runs,
+        median(answers),
     )
 
 

@@ -11,6 +11,7 @@ from bench.decision.cells import Cell
 from bench.decision.compare import (
     Quotient,
     Result,
+    answered,
     at_equal_rates,
     broken,
     denials,
@@ -80,9 +81,8 @@ def comparisons(results: Sequence[Result]) -> dict[str, Any]:
             **{str(n): _json(quotient(results, "cert", rival, _of_size(n))) for n in sizes},
             "all": _json(quotient(results, "cert", rival, lambda _: True)),
         }
-        there = with_a_price(results, rival)
-        told[f"cert / {rival}, where it answers"] = {
-            label: _json(quotient(there, "cert", rival, chosen)) for label, chosen in _by_size(results)
+        told[f"cert / {rival}, price of an answer"] = {
+            label: _json(answered(results, "cert", rival, chosen)) for label, chosen in _by_size(results)
         }
         told[f"cells where {rival} mostly denies"] = {
             label: _missing(results, rival, chosen) for label, chosen in _by_size(results)
@@ -130,18 +130,18 @@ def _answering(results: Sequence[Result]) -> Table:
     for label, chosen in _by_size(results):
         row = [label]
         for rival in RIVALS:
-            row += _range(quotient(with_a_price(results, rival), "cert", rival, chosen))
+            row += _range(answered(results, "cert", rival, chosen))
             row.append(str(_missing(results, rival, chosen)))
         rows.append(tuple(row))
     return Table(
-        "The same without the cells in which the rival denies more than half of its runs: it has no price there",
-        ("", "cert/probe", "cells, range", "left out", "cert/probe_star", "cells, range", "left out"),
+        "The price of an answer: a denied run counts with all that a question may spend, since it would take more",
+        ("", "cert/probe", "cells, range", "it denies", "cert/probe_star", "cells, range", "it denies"),
         rows,
     )
 
 
 def _missing(results: Sequence[Result], rival: str, chosen: Callable[[Cell], bool]) -> int:
-    """In how many of the chosen cells a rival has no price."""
+    """In how many of the chosen cells a rival denies more than half of its runs."""
     there = [r for r in results if chosen(r.cell)]
     return len(there) - len(with_a_price(there, rival))
 

@@ -10,6 +10,7 @@ import pytest
 from bench.decision.cells import Cell
 from bench.decision.compare import (
     Result,
+    answered,
     at_equal_rates,
     broken,
     denials,
@@ -19,13 +20,13 @@ from bench.decision.compare import (
     quotient,
     with_a_price,
 )
-from bench.decision.runs import Summary
+from bench.decision.runs import Summary, Task, run_way
 from bench.decisions import FULL, sized
 from mechanisms.condition import Leaf
 from mechanisms.decision import Test as Atom
 from mechanisms.loss import Coin
 
-PLAIN = Summary(100, 1.0, 1.0, 1.0, 0.01, 0.05, 0.5, 0.0, None, 1.0)
+PLAIN = Summary(100, 1.0, 1.0, 1.0, 0.01, 0.05, 0.5, 0.0, None, 1.0, 1.0)
 
 
 def some_cell() -> Cell:
@@ -48,6 +49,25 @@ def test_a_quotient_is_a_geometric_mean_with_its_ends() -> None:
     assert found is not None and found.cells == 3
     assert found.mean == pytest.approx(0.5 ** (1 / 3)) and (found.best, found.worst) == (0.25, 2.0)
     assert quotient(results, "cert", "probe", lambda cell: cell.n > 1) is None
+
+
+def test_an_answer_that_is_denied_costs_what_a_question_may_spend() -> None:
+    """One cell that the rival answers, and one in which it says no for next to nothing."""
+    results = [
+        result(cert=replace(PLAIN, answer=2.0), probe=replace(PLAIN, answer=4.0)),
+        result(cert=replace(PLAIN, median=2.0, answer=2.0), probe=replace(PLAIN, median=0.1, answer=10.0, denied=0.9)),
+    ]
+    found = answered(results, "cert", "probe", lambda _: True)
+    assert found is not None and (found.best, found.worst) == (0.2, 0.5)
+    assert found.mean == pytest.approx(0.1**0.5)
+    assert answered(results, "cert", "probe", lambda cell: cell.n > 1) is None
+
+
+def test_a_rival_that_only_says_no_has_no_cheap_answers() -> None:
+    """Every group at the threshold: probe as printed denies after its first phase, whatever the noise."""
+    level = replace(some_cell(), values=np.full((1, 200), 190))
+    told = run_way("probe", Task(level, ("probe",), 2))
+    assert told.denied == 1 and told.median < 1 and told.answer == 10
 
 
 def test_equal_rates_lie_between_the_alphas_that_were_run() -> None:
