@@ -112,7 +112,8 @@ def test_who_qualifies_just_so_is_missed_with_probability_beta_at_most(name: str
 def test_beta_holds_at_its_worst_over_many_runs(name: str, coin: Coin) -> None:
     mean, low = missed(dict(shapes(coin))[name], f"slow beta/{name}/{coin}", 2000)
     assert low <= 0.05
-    assert mean > 0.01  # the groups are hard indeed
+    # The groups are hard indeed: at one of two edges a group can be missed at half of the bound.
+    assert mean > (0.005 if name == "two edges of one number" else 0.01)
 
 
 def test_clauses_that_all_run_at_the_full_beta_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
