@@ -248,7 +248,7 @@ class Door:
             self.problem = error
 
     def _greet(self, connection: socket.socket) -> None:
-        connection.settimeout(10)
+        connection.settimeout(60)
         reader = StartupReader()
         while True:
             packet = reader.feed(connection.recv(8192))
@@ -300,7 +300,7 @@ def receive(connection: socket.socket, frames: Frames) -> bytes:
 @contextmanager
 def door(verifier: str | None, tls: ssl.SSLContext | None = None) -> Iterator[Door]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(10)
+        listener.settimeout(60)
         served = Door(verifier, tls, listener.getsockname()[1])
         thread = threading.Thread(target=served.serve, args=(listener,))
         thread.start()
@@ -313,7 +313,7 @@ def door(verifier: str | None, tls: ssl.SSLContext | None = None) -> Iterator[Do
 
 def connect(served: Door, password: str = "wonderland", **options: str) -> psycopg.Connection[tuple[object, ...]]:
     place = {"host": "127.0.0.1", "port": str(served.port), "user": "alice", "dbname": "demo", "password": password}
-    settings = {"sslmode": "disable", "gssencmode": "disable", "connect_timeout": "10", **options}
+    settings = {"sslmode": "disable", "gssencmode": "disable", "connect_timeout": "60", **options}
     return psycopg.connect(make_conninfo(**place, **settings))
 
 

@@ -182,7 +182,7 @@ def test_a_new_registry_makes_a_new_generation_and_the_old_one_goes_when_nobody_
 
 def wait_until_left(clusters: Clusters, database: str) -> None:
     with psycopg.connect(clusters.shadow, autocommit=True) as admin:
-        for _ in range(500):
+        for _ in range(6000):
             query = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s AND backend_type = 'client backend'"
             if admin.execute(query, (database,)).fetchone() == (0,):
                 return
