@@ -135,8 +135,11 @@ class Crowd:
 
 
 def mixed(dice: random.Random, asked: int) -> str:
-    """Mostly numbers, of views that analysts share; now and then a decision in stages."""
-    return DECISION.format(20 + asked) if dice.random() < 0.25 else NUMBERS.format(asked % 1900)
+    """Mostly numbers, of views that analysts share; now and then a decision in stages.
+
+    Its threshold lies far from the size of every ward: at such a size a decision may be refused.
+    """
+    return DECISION.format(20 + asked % 100) if dice.random() < 0.25 else NUMBERS.format(asked % 1900)
 
 
 # -- what must be true -------------------------------------------------------------------------------------------------
