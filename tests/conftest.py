@@ -21,7 +21,6 @@ from psycopg.conninfo import make_conninfo
 
 from proxy.embedded import OLDEST, temporary
 
-
 # How long an example takes is a fact about the machine, and which examples are tried is the same in every run: what a
 # landing is refused for must come again. ``--hypothesis-profile=search`` tries others each time.
 settings.register_profile("pgveil", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])

@@ -9,7 +9,7 @@ import random
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -155,10 +155,10 @@ def look(proxy: Proxy, healthy: str, pid: int) -> None:
     assert not complaints, "\n".join([*complaints[:5], proxy.log.read_text()[-6000:]])
 
 
-def fuzz(proxy: Proxy, upstream: str, messages: int, seed: int) -> Findings:
+def fuzz(proxy: Proxy, messages: int, seed: int) -> Findings:
     """Send so many mutated messages from several clients at once."""
-    analysts = [new_analyst(upstream) for _ in range(WORKERS)]
-    healthy, pid, total = new_analyst(upstream), proxy.process.pid, Findings()
+    analysts = [new_analyst(proxy.upstream) for _ in range(WORKERS)]
+    healthy, pid, total = new_analyst(proxy.upstream), proxy.process.pid, Findings()
     fuzzers = [Fuzzer(proxy, analyst, seed + i) for i, analyst in enumerate(analysts)]
     try:
         with ThreadPoolExecutor(WORKERS) as pool:
@@ -178,15 +178,15 @@ def fuzz(proxy: Proxy, upstream: str, messages: int, seed: int) -> Findings:
 
 
 @pytest.fixture(scope="module")
-def victim(upstream: str, shadow_server, tmp_path_factory) -> Iterator[Proxy]:  # type: ignore[no-untyped-def]
-    """A proxy of its own, so that its log tells of nothing else."""
+def victim(new_upstream: Callable[[], str], shadow_server, tmp_path_factory) -> Iterator[Proxy]:  # type: ignore[no-untyped-def]
+    """A proxy and a ledger of its own: its log tells of nothing else, and mutated questions spend no one else's budget."""
     log: Path = tmp_path_factory.mktemp("fuzz") / "proxy.log"
-    with running_proxy(upstream, shadow_server.admin_dsn, log) as running:
+    with running_proxy(new_upstream(), shadow_server.admin_dsn, log) as running:
         yield running
 
 
-def test_three_thousand_mutated_messages_do_no_harm(victim: Proxy, upstream: str) -> None:
-    found = fuzz(victim, upstream, 3_000, SEED)
+def test_three_thousand_mutated_messages_do_no_harm(victim: Proxy) -> None:
+    found = fuzz(victim, 3_000, SEED)
     # The streams must have gone somewhere: answered, refused natively, refused by us, hung up.
     assert found.fences > 50 and found.endings > 50
     assert {"00000", "08P01", "42501", "42601"} <= found.answers.keys()
@@ -194,8 +194,8 @@ def test_three_thousand_mutated_messages_do_no_harm(victim: Proxy, upstream: str
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_a_hundred_thousand_mutated_messages_do_no_harm(victim: Proxy, upstream: str) -> None:
+def test_a_hundred_thousand_mutated_messages_do_no_harm(victim: Proxy) -> None:
     before = psutil.Process(victim.process.pid).memory_info().rss
-    found = fuzz(victim, upstream, 100_000, SEED + 1000)
+    found = fuzz(victim, 100_000, SEED + 1000)
     assert found.sent >= 100_000
     assert psutil.Process(victim.process.pid).memory_info().rss - before < 200 << 20, "memory grows with hostile input"
