@@ -111,7 +111,7 @@ def test_eight_analysts_who_reserve_and_settle_at_once_never_pass_a_limit(
     ready: str, owner: Connection, charge_of: ChargeOf, journal_of: Journal, books_balance: Balanced, processes: int
 ) -> None:
     refused, settled = racing(owner, charge_of(owner, "0"), ready, processes)
-    assert refused > 5 and settled > 5, "both limits and settlements were in play"
+    assert refused > 0 and settled > 0, "both limits and settlements were in play"
     journal = journal_of(owner)
     books_balance(owner, journal)
     questions = fold(journal).questions.values()

@@ -179,7 +179,7 @@ def fuzz(proxy: Proxy, messages: int, seed: int) -> Findings:
 
 @pytest.fixture(scope="module")
 def victim(new_upstream: Callable[[], str], shadow_server, tmp_path_factory) -> Iterator[Proxy]:  # type: ignore[no-untyped-def]
-    """A proxy and a ledger of its own: its log tells of nothing else, and mutated questions spend no one else's budget."""
+    """A proxy and a ledger of its own: its log tells of nothing else, and nobody else pays for mutated questions."""
     log: Path = tmp_path_factory.mktemp("fuzz") / "proxy.log"
     with running_proxy(new_upstream(), shadow_server.admin_dsn, log) as running:
         yield running
