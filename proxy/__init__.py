@@ -7,7 +7,7 @@ limits and charges are kept. This room moves bytes and messages and decides who 
 
 The route of one question, in the order of the files::
 
-    server          a socket; the client's first packets, TLS, SCRAM           codec, auth; login to the shadow: login
+    server          a socket; the client's first packets, TLS, SCRAM     codec, tls, auth, binding; to the shadow: login
     session         whole messages, in order (``protocol`` says which may come)  codec, messages, body
     route           may it name a protected relation? no: to the shadow, byte for byte (``link``), and that is all
     asking          yes: it waits for its turn; a portal is held until it is executed

@@ -36,8 +36,8 @@ class Proxy:
 
     def dsn(self, user: str, password: str | None = None, **more: Any) -> str:
         """How a client gets in; the password is the name unless told otherwise."""
-        options = {"host": "127.0.0.1", "sslmode": "disable", "connect_timeout": PATIENCE, **more}
-        return make_conninfo(port=self.port, dbname=self.database, user=user, password=password or user, **options)
+        options = {"host": "127.0.0.1", "port": self.port, "sslmode": "disable", "connect_timeout": PATIENCE, **more}
+        return make_conninfo(dbname=self.database, user=user, password=password or user, **options)
 
     def connect(self, user: str, **more: Any) -> psycopg.Connection[Any]:
         """A psycopg session of an analyst, in autocommit mode unless told otherwise."""

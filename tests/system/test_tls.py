@@ -2,67 +2,21 @@
 
 from __future__ import annotations
 
-import datetime
-import ipaddress
 import socket
 import ssl
 import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
-from proxies import Proxy, running_proxy
+from proxies import Proxy
 from raw_wire import Ended, Wire, sqlstates
+from secured import make_certificate
 
 from proxy import messages as m
-
-
-def make_certificate(folder: Path, *names: str) -> tuple[Path, Path]:
-    """A key and a self-signed certificate for these names."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
-    now = datetime.datetime.now(datetime.UTC)
-    others = [x509.DNSName(name) for name in names] + [x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName(others), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    chain, secret = folder / "cert.pem", folder / "key.pem"
-    chain.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    secret.touch(0o600)
-    secret.write_bytes(pem)
-    return chain, secret
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    return make_certificate(tmp_path_factory.mktemp("tls"), "localhost")
-
-
-@pytest.fixture(scope="module")
-def secure(upstream: str, shadow_server, certificate: tuple[Path, Path], tmp_path_factory) -> Iterator[Proxy]:  # type: ignore[no-untyped-def]
-    """A proxy with TLS."""
-    options = ("--tls-cert", str(certificate[0]), "--tls-key", str(certificate[1]))
-    log = tmp_path_factory.mktemp("secure") / "proxy.log"
-    with running_proxy(upstream, shadow_server.admin_dsn, log, options=options) as running:
-        yield running
 
 
 def test_a_careful_client_verifies_the_certificate(secure: Proxy, certificate: tuple[Path, Path], analyst: str) -> None:
