@@ -255,6 +255,6 @@ def test_psql_changes_it_with_its_own_command(proxy: Proxy, analyst: str) -> Non
                 answered += 1
     finally:
         os.close(terminal)
-        code = process.wait(20)
+        code = process.wait(60)
     assert code == 0, said
     assert may_enter(proxy, analyst, "from a terminal")
