@@ -238,7 +238,7 @@ def test_psql_changes_it_with_its_own_command(proxy: Proxy, analyst: str) -> Non
     command = ["psql", "-X", "-c", "\\password", proxy.dsn(analyst)]
     process = subprocess.Popen(command, stdin=other_end, stdout=other_end, stderr=other_end, start_new_session=True)
     os.close(other_end)
-    said, answered, deadline = b"", 0, time.monotonic() + 60
+    said, answered, deadline = b"", 0, time.monotonic() + 120
     try:
         while time.monotonic() < deadline:
             if not select.select([terminal], [], [], 1)[0]:
