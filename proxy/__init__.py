@@ -30,7 +30,7 @@ The route of one question, in the order of the files::
 
 Around it: ``runtime`` (pools, and the registry as it stands now), ``standing`` (that and what is left, in one look),
 ``kept`` and ``recent`` (what was answered before, in memory), ``reports`` (``veil.budget`` and ``veil.question``),
-``help`` (``veil.help()``), ``passwords`` (an analyst's own),
+``help`` (``veil.help()``), ``passwords`` (one's own),
 ``expected`` (what PostgreSQL still owes a session), ``shadow`` with ``survey``, ``blueprint`` and
 ``powerless`` (how the copy is made, and the role that can do nothing), ``embedded`` and ``postmaster`` (the PostgreSQL
 that pgveil starts by itself), ``errors`` (every refusal of this room, and the one place where a refusal becomes bytes),

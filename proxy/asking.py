@@ -53,13 +53,20 @@ class Asking:
     """The questions of one session."""
 
     def __init__(
-        self, runtime: Runtime, asker: Asker, link: Link, client: Client, mentioned: Callable[[], list[str]]
+        self,
+        runtime: Runtime,
+        asker: Asker,
+        link: Link,
+        client: Client,
+        mentioned: Callable[[], list[str]],
+        own: tuple[str, ...],
     ) -> None:
         self._runtime = runtime
         self._asker = asker
         self._link = link
         self._client = client
         self._mentioned = mentioned  # veil. names that are no settings of ours
+        self._own = own  # the names of whoever asks: an administrator is also the role of all administrators
         self._answering: asyncio.Task[Answered] | None = None
         self.conversation = Conversation(link)
 
@@ -106,7 +113,7 @@ class Asking:
         link, conversation, answered = self._link, self.conversation, False
         if (secret := passwords.hidden_portal(piece)) is not None:
             await self._fill(_UNNAMED, secret, held=None, alone=alone)
-        elif self._runtime.router.is_plain(piece.encode()) and execution(piece) is None:
+        elif self._administers or (self._runtime.router.is_plain(piece.encode()) and execution(piece) is None):
             await self._report(piece)
             link.send(m.PARSE, m.encode_parse(_UNNAMED, piece, (), conversation.codec), drop)
             link.send(m.BIND, m.encode_bind(_UNNAMED, _UNNAMED), drop)
@@ -188,18 +195,22 @@ class Asking:
 
     async def _report(self, text: str) -> None:
         """Fill the reports that a statement names; nothing of it is on its way to the shadow yet."""
-        for report in reports.named(text.encode()):
+        for report in () if self._administers else reports.named(text.encode()):
             rows = await self._runtime.reports.rows(report, self._asker.name)
             self.conversation.configure(reports.SETTING.format(report), rows)
 
     async def _change_password(self, text: str) -> None:
         """Store what the analyst wants to log in with from now on."""
         escapes = self._link.parameters.get("standard_conforming_strings") == "off"
-        password = passwords.checked(new_password(text, self._asker.name, escapes))
+        password = passwords.checked(new_password(text, self._own, escapes))
         await self.conversation.attempt(passwords.STAND_IN)
         await self._runtime.registry.set_password(self._asker.name, password)
         if self._link.status != m.IDLE:
             self._tell(notice(passwords.NOTICE))
+
+    @property
+    def _administers(self) -> bool:
+        return len(self._own) > 1
 
     def _concerned(self, reading: Reading) -> bool:
         """Whether a protected relation is really meant: a temporary table may bear the same name."""

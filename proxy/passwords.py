@@ -1,4 +1,4 @@
-"""Passwords that analysts change by themselves, as psql's ``\\password`` does.
+"""Passwords that analysts and administrators change by themselves, as psql's ``\\password`` does.
 
 *Guarantee*: a statement with a password in it goes to no database and into no log: PostgreSQL is shown another one in
 its place, and what is stored is a verifier. The change holds at once, on every proxy, from the next login on; a

@@ -6,7 +6,7 @@ Texts with a password in them are not remembered by any reader: ``scan`` is used
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from mechanisms.errors import BadSetting
@@ -25,8 +25,8 @@ def changes_role(text: str) -> bool:
     return bool(_BEGINS.search(text)) and any(map(_options, _statements(text)))
 
 
-def new_password(text: str, analyst: str, backslashes: bool = False) -> str:
-    """What ALTER ROLE sets the analyst's own password to; all else that such a statement may say is refused.
+def new_password(text: str, own: Collection[str], backslashes: bool = False) -> str:
+    """What ALTER ROLE sets the password of one of one's ``own`` names to; all else that it may say is refused.
 
     ``backslashes``: whether they escape in every constant, as with standard_conforming_strings off.
     """
@@ -35,11 +35,11 @@ def new_password(text: str, analyst: str, backslashes: bool = False) -> str:
     if others or not options:
         raise SyntaxNotRead("a role is changed by a statement of its own", hint=_HINT)
     role = these[2]
-    if (role.kind is Kind.NAME or role.word not in _ONESELF) and role.name != analyst:
+    if (role.kind is Kind.NAME or role.word not in _ONESELF) and role.name not in own:
         raise NotYours(
             "permission denied to alter role",
-            detail="Analysts change their own password only.",
-            hint="Ask the administrator.",
+            detail="Everybody changes the own password only.",
+            hint="An administrator sets those of others: SELECT provenance.set_password('name', 'password').",
             position=role.start + 1,
         )
     if options and options[0].word == "encrypted":
