@@ -20,7 +20,7 @@ from sqlrewrite.password import changes_role
 STAND_IN: Final = "ALTER ROLE CURRENT_USER RESET trace_notify"
 NOTICE: Final = "veil: the password is changed at once; ROLLBACK does not undo it"
 
-_LARGE: Final = 1 << 18  # bytes: reading a longer script would keep others waiting
+_LARGE: Final = 1 << 16  # bytes: reading a longer script would keep others waiting
 _MD5: Final = re.compile("md5[0-9a-f]{32}")
 
 

@@ -16,8 +16,16 @@ from sqlrewrite.lex import Kind, Token, scan
 _ONESELF: Final = frozenset(("current_user", "current_role", "session_user"))
 _SETTINGS: Final = frozenset(("set", "reset", "in", "rename"))  # ALTER ROLE me SET ...: PostgreSQL's own business
 _HINT: Final = "Of a role only one's own password is changed here: ALTER ROLE CURRENT_USER PASSWORD '...'."
-_BEGINS: Final = re.compile(r"alter(?:\s|--[^\n]*|/\*.*?\*/)+(?:role|user)\b", re.IGNORECASE | re.DOTALL)
-_ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
+# Possessive and bounded, so that no text makes this slow; whoever writes a longer comment here hides nothing.
+_BLANK: Final = r"(?:\s{1,99}+|--[^\n]{0,99}+\n|/\*.{0,99}?\*/){1,9}+"
+_BEGINS: Final = re.compile(rf"\balter{_BLANK}(?:role|user)\b", re.IGNORECASE | re.DOTALL)
+_CONSTANT: Final = re.compile(
+    r"[eE]'(?P<escaping>(?:[^'\\]|''|\\.)*+)'"
+    r"|(?P<prefix>[bBxXnN]|[uU]&)?'(?P<quoted>(?:[^']|'')*+)'"
+    r"|(?P<tag>\$[^$]*\$)(?P<dollars>.*)(?P=tag)",
+    re.DOTALL,
+)
+_ESCAPED: Final = re.compile(r"''|\\(.)", re.DOTALL)
 
 
 def changes_role(text: str) -> bool:
@@ -83,16 +91,20 @@ def _not_this(options: Sequence[Token]) -> NotAnswered:
 
 
 def _value(constant: Token, backslashes: bool) -> str:
+    """What a string constant means, as PostgreSQL reads it; rare ways to write one are refused."""
     text, position = constant.text, constant.start + 1
-    if text.startswith("$"):
-        tag = text[: text.index("$", 1) + 1]
-        return _not_empty(text[len(tag) : -len(tag)], position)
-    if text[0] in "eE" or (text[0] == "'" and backslashes):
-        plain = text[text.index("'") + 1 : -1].replace("''", "'")
-        if all(escaped in "\\'" for escaped in _ESCAPED.findall(plain)):
-            return _not_empty(_ESCAPED.sub(r"\1", plain), position)
-    elif text[0] == "'":
-        return _not_empty(text[1:-1].replace("''", "'"), position)
+    found = _CONSTANT.fullmatch(text)
+    if found is None:
+        raise SyntaxNotRead("unterminated quoted string", position=position)
+    plain, escaping = found["quoted"], found["escaping"]
+    if plain is not None and backslashes and not found["prefix"]:
+        plain, escaping = None, plain
+    if found["dollars"] is not None:
+        return _not_empty(found["dollars"], position)
+    if plain is not None and not found["prefix"]:
+        return _not_empty(plain.replace("''", "'"), position)
+    if escaping is not None and all(escaped in ("", "\\", "'") for escaped in _ESCAPED.findall(escaping)):
+        return _not_empty(_ESCAPED.sub(lambda piece: piece[1] or "'", escaping), position)
     raise NotAnswered("a password is written as a plain constant", hint=_HINT, position=position)
 
 
