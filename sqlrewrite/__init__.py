@@ -4,9 +4,9 @@ This room knows SQL and nothing of networks, budgets or noise. The *structure* o
 scanner, so everything around a question may be any SQL that PostgreSQL knows. The *meaning* of a question's fragments
 is read by sqlglot into a ``Question``, which alone decides what is charged and what the protected database is asked.
 
-    text -> lex -> blocks (which SELECTs) -> cut (fragments, and the text around them)
+    text -> lex -> blocks (which SELECTs), folding (which are questions) -> cut (fragments, and the text around them)
                                                |
-         source, predicate, aggregate, decompose <- read (parse, allow, account: nothing unread) -> Question
+  derived, source, predicate, aggregate, decompose <- read (parse, allow, account: nothing unread) -> Question
                                                |
          interval, minimise, normal, canonical |-> sensitivity: what one unit can move
                                                |-> generate (render, amount): one SELECT, one scan

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, timedelta
 from decimal import Decimal
 
@@ -55,7 +56,10 @@ ORDERS = relation(
     ],
     unit="customer_id",
 )
-CITY = relation(3, "city", Kind.PUBLIC, [Attribute("city", "text", True), Attribute("region", "text", True)])
+CITY = replace(
+    relation(3, "city", Kind.PUBLIC, [Attribute("city", "text", True), Attribute("region", "text", True)]),
+    unique=frozenset({("city",)}),
+)
 CATALOG = Catalog(1, (PATIENTS, ORDERS, CITY))
 
 
