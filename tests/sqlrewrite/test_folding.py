@@ -13,7 +13,8 @@ from sqlrewrite.normal import fingerprint
 
 PLAIN = "SELECT city, count(*), count(amount) FROM orders WHERE region = 'north' AND amount > 5 GROUP BY city"
 SPELLINGS = [
-    "SELECT city, count(*), count(amount) FROM (SELECT * FROM orders) t WHERE region = 'north' AND amount > 5 GROUP BY 1",
+    "SELECT city, count(*), count(amount) FROM (SELECT * FROM orders) t WHERE region = 'north' AND amount > 5"
+    " GROUP BY 1",
     "SELECT c, count(*), count(a) FROM (SELECT city AS c, amount a FROM orders WHERE region = 'north') t WHERE a > 5"
     " GROUP BY c",
     "SELECT t.c, count(*), count(t.a) FROM (SELECT o.city AS c, o.amount AS a, region FROM public.orders o) t"
