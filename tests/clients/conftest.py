@@ -60,15 +60,17 @@ def analyst(upstream: str) -> str:
 
 
 @pytest.fixture(scope="session")
-def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Client], Agent]]:
-    """The agent of a client, started when it is first needed."""
+def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Agent]]:
+    """The agent of a client, or another one of it, started when it is first needed."""
     folder = tmp_path_factory.mktemp("agents")
-    started: dict[str, Agent] = {}
+    started: dict[tuple[str, int], Agent] = {}
 
-    def agent(client: Client) -> Agent:
-        if client.name not in started or started[client.name].process.poll() is not None:
-            started[client.name] = Agent(client, folder / f"{client.command[1].rpartition('/')[2]}.{len(started)}.log")
-        return started[client.name]
+    def agent(client: Client, number: int = 0) -> Agent:
+        key = client.name, number
+        if key not in started or started[key].process.poll() is not None:
+            log = folder / f"{client.command[1].rpartition('/')[2]}.{len(started)}.log"
+            started[key] = Agent(client, log)
+        return started[key]
 
     yield agent
     for one in started.values():

@@ -64,7 +64,7 @@ SQL: Mapping[str, str] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Client:
     """One client: how its agent is started, and what it is known to make of things."""
 
