@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "system"))
 from certificates import make_certificate
 from drive import Agent
 from matrix import CLIENTS, Client
-from outcomes import Outcomes
+from outcomes import Outcomes, filled
 from proxies import Proxy, new_analyst, running_proxy
 
 from provenance.migrate import migrate
@@ -79,9 +79,13 @@ def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., A
 
 @pytest.fixture(scope="session")
 def outcomes() -> Iterator[Outcomes]:
-    """What came of every check; written as a table where ``PGVEIL_CLIENT_TABLE`` says."""
+    """What came of every check; written as a page where ``PGVEIL_CLIENT_TABLE`` says, and in short into the README
+    that ``PGVEIL_CLIENT_README`` names.
+    """
     found = Outcomes()
     yield found
     if path := os.environ.get("PGVEIL_CLIENT_TABLE"):
         Path(path).parent.mkdir(exist_ok=True)
         Path(path).write_text(found.page(CLIENTS))
+    if path := os.environ.get("PGVEIL_CLIENT_README"):
+        Path(path).write_text(filled(Path(path).read_text(), found.page(CLIENTS)))
