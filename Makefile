@@ -38,7 +38,8 @@ clients: $(READY)
 
 # The whole client matrix, and docs/CLIENTS.md and the README's table from what was seen.
 matrix: clients
-	PGVEIL_CLIENT_TABLE=docs/CLIENTS.md PGVEIL_CLIENT_README=README.md $(BIN)/python -m pytest -m clients tests/clients $(ARGS)
+	PGVEIL_CLIENT_TABLE=docs/CLIENTS.md PGVEIL_CLIENT_README=README.md PGVEIL_CLIENT_PICTURES=.clients/pictures \
+	  $(BIN)/python -m pytest -m clients tests/clients $(ARGS)
 
 # pgbench with 64 clients for a minute; tells what it saw.
 load: $(READY)
