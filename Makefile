@@ -34,7 +34,7 @@ lint: $(READY)
 
 # What this machine or its registries lack is left out, and said; the tests skip those clients.
 clients: $(READY)
-	@PYTHON="$(PYTHON)" sh tools/install_clients.sh
+	@PYTHON="$(PYTHON)" WITHOUT="$(WITHOUT)" sh tools/install_clients.sh
 
 # The whole client matrix, and docs/CLIENTS.md and the README's table from what was seen.
 matrix: clients
