@@ -27,7 +27,7 @@ from provenance.synopses import Sameness, Stored
 from proxy.backend import Reader
 from proxy.bill import bill, promised, sentence
 from proxy.conversation import Conversation, Reading
-from proxy.numbers import Ways, drawn, told, ways
+from proxy.numbers import Ways, drawn, recalled, told, ways
 from proxy.plan import Plan, StatementPlan, shares_views
 from proxy.remembered import remembered
 from proxy.reuse import from_known
@@ -103,12 +103,15 @@ async def _answer(
         if stored is None and not each.free
     }
     fresh: dict[Sameness, tuple[Paid | None, Stored]] = {}
+    asked: dict[Sameness, Asked] = {}
     remaining: Remaining | None = None
     if any(each.staged is not None for each in owed.values()):
         left = (await runtime.ledger.remaining(asker.name)).epsilon
         owed = {same: each.within(left) for same, each in owed.items()}
     if owed:
-        asked = await _asked(runtime, asker, house, owed, text)
+        asked, free = await _asked(runtime, asker, house, owed, text)
+        fresh.update((same, (None, stored)) for same, stored in free.items())
+    if asked:
         # The reader is there before the till: what cannot be read costs nothing.
         async with runtime.backend.reader() if any(one.looks for one in asked.values()) else nullcontext() as reader:
             also = [statement for one in asked.values() if one.ways is not None for statement in one.ways.also]
@@ -154,20 +157,24 @@ async def _known(runtime: Runtime, asker: Asker, each: Plan, reuse: bool) -> Sto
 
 async def _asked(
     runtime: Runtime, asker: Asker, house: House, owed: Mapping[Sameness, Plan], text: str
-) -> dict[Sameness, Asked]:
-    """Everything that a statement owes, ready for the till."""
+) -> tuple[dict[Sameness, Asked], dict[Sameness, Stored]]:
+    """Everything that a statement owes, ready for the till; and what turns out to be free."""
     asked: dict[Sameness, Asked] = {}
+    free: dict[Sameness, Stored] = {}
     taken: set[Place] = set()
     for same, each in owed.items():
         course = each.staged.course(each.loss) if each.staged is not None else None
         found = await ways(runtime.releases, asker.name, each) if shares_views(each) else None
+        if found is not None and found.free:
+            free[same] = Stored(await recalled(runtime.releases, asker.name, found), facts={"ways": found.names})
+            continue
         if found is not None and (taken & found.moves.keys() or found.dearer_than(each.most)):
             found = None  # another question of the statement moves the view, or it would cost too much
         if found is not None:
             taken |= found.moves.keys()
             found = await drawn(runtime.releases, asker.name, found)
         asked[same] = Asked(each, course, found, _charge(asker, house, each, course, found, text))
-    return asked
+    return asked, free
 
 
 async def _told(
