@@ -140,8 +140,7 @@ def percentile(taken: Sequence[float]) -> float:
 
 def _draw(figure: Any, millis: Mapping[str, Sequence[float]]) -> None:
     axes = figure.subplots()
-    axes.boxplot(list(millis.values()), showfliers=False, vert=False)
-    axes.set_yticks(range(1, len(millis) + 1), list(millis))
-    axes.set_xscale("log")
-    axes.set_xlabel("milliseconds per statement")
-    figure.tight_layout()
+    axes.boxplot(list(millis.values()), showfliers=False)
+    axes.set_xticks(range(1, len(millis) + 1), [way.replace(" ", "\n") for way in millis], fontsize=7)
+    axes.set_yscale("log")
+    axes.set_ylabel("milliseconds per statement")

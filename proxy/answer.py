@@ -24,16 +24,19 @@ from provenance.errors import StaleCatalog
 from provenance.model import Charge, Part, PredicateLoss, Receipt, Remaining
 from provenance.releases import Place
 from provenance.synopses import Sameness, Stored
+from proxy.asker import Answered, Asker, sameness
 from proxy.backend import Reader
-from proxy.bill import bill, promised, sentence
-from proxy.conversation import Conversation, Reading
+from proxy.bill import promised
+from proxy.conversation import Conversation
 from proxy.numbers import Ways, drawn, recalled, told, ways
 from proxy.plan import Plan, StatementPlan, shares_views
+from proxy.reading import Reading
 from proxy.remembered import remembered
 from proxy.reuse import from_known
-from proxy.rows import columns_of, groups_of, kept_of
+from proxy.rows import shown
 from proxy.runtime import House, Runtime
 from proxy.staging import Paid, decide, give_back, reserved, settle
+from proxy.warm import remember
 from proxy.wishes import Wishes
 from sqlrewrite.cells import Cells, found
 from sqlrewrite.generate import generate
@@ -41,13 +44,7 @@ from sqlrewrite.question import Question
 from sqlrewrite.view import whole_view
 
 _RETRIES = 10  # registry changes that one question outlives
-
-
-@dataclass(frozen=True, slots=True)
-class Asker:
-    """Who asks."""
-
-    name: str
+_BESIDE = 200  # what a remembered answer weighs beside its numbers, in numbers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,14 +62,6 @@ class Asked:
         return self.ways is None or self.ways.looks
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """The arrays that the prepared finishing statement takes, and what each question cost."""
-
-    arrays: tuple[str, ...]
-    notices: tuple[tuple[str, str], ...]  # (message, bill as JSON), one for each question
-
-
 async def answer(runtime: Runtime, asker: Asker, text: str, reading: Reading, shadow: Conversation) -> Answered:
     """Answer every question of a statement, or refuse it; the finishing statement is prepared on the shadow before
     the till.
@@ -84,7 +73,10 @@ async def answer(runtime: Runtime, asker: Asker, text: str, reading: Reading, sh
         await shadow.prepare(planned.sql, reading, sum(len(part.types) for part in planned.parts))
         try:
             async with runtime.turns.of(sameness(asker, each) for each in planned.plans if not each.free):
-                return await _answer(runtime, asker, house, planned, reading, wishes, text)
+                answered, free = await _answer(runtime, asker, house, planned, reading, wishes, text)
+            if free:
+                await remember(runtime, asker, house, planned, reading, shadow, wishes, text)
+            return answered
         except StaleCatalog:
             if attempt + 1 == _RETRIES:
                 raise
@@ -94,8 +86,9 @@ async def answer(runtime: Runtime, asker: Asker, text: str, reading: Reading, sh
 
 async def _answer(
     runtime: Runtime, asker: Asker, house: House, planned: StatementPlan, reading: Reading, wishes: Wishes, text: str
-) -> Answered:
-    known = [await _known(runtime, asker, each, wishes.reuse) for each in planned.plans]
+) -> tuple[Answered, bool]:
+    """The answer, and whether some of it was free and not stored."""
+    known = [await known_to(runtime, asker, house, each, wishes.reuse) for each in planned.plans]
     # By what makes questions the same: one that stands twice in a statement is paid once.
     owed = {
         sameness(asker, each): each
@@ -104,6 +97,7 @@ async def _answer(
     }
     fresh: dict[Sameness, tuple[Paid | None, Stored]] = {}
     asked: dict[Sameness, Asked] = {}
+    free: dict[Sameness, Stored] = {}
     remaining: Remaining | None = None
     if any(each.staged is not None for each in owed.values()):
         left = (await runtime.ledger.remaining(asker.name)).epsilon
@@ -136,20 +130,25 @@ async def _answer(
         paid_, stored_ = fresh.get(same, (None, before)) if not each.free else (None, None)
         paid_ = paid_ if same not in billed else None
         billed.add(same)
-        groups = groups_of(each, None if stored_ is None else stored_.noisy)
-        kept = stored_.kept if stored_ is not None and stored_.kept is not None else kept_of(each, groups)
-        clip = not wishes.raw and planned.top is each.cut.block
-        arrays += columns_of(each, part, groups, kept, clip, wishes.accuracy.confidence)
-        entry = bill(each, groups, kept, paid_, {} if stored_ is None else stored_.facts, remaining, text)
-        notices.append((sentence(entry), entry.json()))
-    return Answered(tuple(arrays), tuple(notices))
+        top = planned.top is each.cut.block
+        columns, notice = shown(each, part, stored_, paid_, remaining, wishes, top, text)
+        arrays += columns
+        notices.append(notice)
+    return Answered(tuple(arrays), tuple(notices)), bool(free)
 
 
-async def _known(runtime: Runtime, asker: Asker, each: Plan, reuse: bool) -> Stored | None:
-    """What answers a question at no cost: the same one, asked before, or noise that was shown before."""
+async def known_to(runtime: Runtime, asker: Asker, house: House, each: Plan, reuse: bool) -> Stored | None:
+    """What answers a question at no cost: the same one, asked before, or noise that was shown before.
+
+    One that was free is not stored; it is remembered for as long as the analyst pays for nothing.
+    """
     if each.free:
         return None
-    stored = await runtime.synopses.find(sameness(asker, each))
+    same = sameness(asker, each)
+    before: tuple[str, Stored] | None = house.known.get(same)
+    if before is not None and before[0] == runtime.standing.paid(asker.name):
+        return before[1]
+    stored = await runtime.synopses.find(same)
     if stored is None and reuse and each.staged is not None:
         return await from_known(runtime.releases, asker.name, each)
     return stored
@@ -161,15 +160,21 @@ async def _asked(
     """Everything that a statement owes, ready for the till; and what turns out to be free."""
     asked: dict[Sameness, Asked] = {}
     free: dict[Sameness, Stored] = {}
+    paid = runtime.standing.paid(asker.name)  # before anything is looked up: knowing more does no harm
     taken: set[Place] = set()
     for same, each in owed.items():
         course = each.staged.course(each.loss) if each.staged is not None else None
         found = await ways(runtime.releases, asker.name, each) if shares_views(each) else None
         if found is not None and found.free:
-            free[same] = Stored(await recalled(runtime.releases, asker.name, found), facts={"ways": found.names})
+            noisy = await recalled(runtime.releases, asker.name, found)
+            noisy.values.setflags(write=False)  # several answers share it from now on
+            free[same] = Stored(noisy, facts={"ways": found.names})
+            house.known.put(same, (paid, free[same]), _BESIDE + int(noisy.values.size))
             continue
         if found is not None and (taken & found.moves.keys() or found.dearer_than(each.most)):
             found = None  # another question of the statement moves the view, or it would cost too much
+        if found is None:
+            each.refuse_if_dear()
         if found is not None:
             taken |= found.moves.keys()
             found = await drawn(runtime.releases, asker.name, found)
@@ -237,14 +242,6 @@ async def _decide(
     facts = promised(decision)
     paid = await settle(runtime.ledger, receipt, staged, each.loss, decision, facts, each_group, delta)
     return paid, Stored(Noisy(values), kept, facts)
-
-
-def sameness(asker: Asker, each: Plan) -> Sameness:
-    """What an answer is stored under: the question, the data, the noise, and how far a decision leans."""
-    ways = [f"{share.noise}{share.grid}+{0 if share.beta is None else share.shift}" for share in each.paid]
-    way = "/".join([each.staged.way, *ways] if each.staged is not None else ways)
-    relation = each.question.relation
-    return Sameness(asker.name, relation.id, relation.data_version, each.digest, way)
 
 
 def _charge(asker: Asker, house: House, each: Plan, course: Course | None, found: Ways | None, text: str) -> Charge:

@@ -19,11 +19,13 @@ from mechanisms.threshold import Share
 from provenance.accountant import shown
 from provenance.errors import LimitReached
 from provenance.synopses import Sameness
-from proxy.answer import Answered, Asker, sameness
+from proxy.answer import known_to
+from proxy.asker import Answered, Asker, sameness
 from proxy.bill import shown_threshold
-from proxy.conversation import Conversation, Reading
+from proxy.conversation import Conversation
 from proxy.numbers import Ways, ways
 from proxy.plan import Plan, StatementPlan, lattice_unit, shares_views
+from proxy.reading import Reading
 from proxy.remembered import remembered
 from proxy.runtime import Runtime
 from proxy.wishes import Wishes
@@ -93,8 +95,11 @@ async def explain(
     total = Loss.nothing(house.coin)
     for each in planned.plans:
         same = sameness(asker, each)
-        known = each.free or same in told or await runtime.synopses.find(same) is not None
+        known = each.free or same in told or await known_to(runtime, asker, house, each, wishes.reuse) is not None
         found = await ways(runtime.releases, asker.name, each) if not known and shares_views(each) else None
+        if not known and (found is None or found.dearer_than(each.most)):
+            each.refuse_if_dear()
+        known = known or (found is not None and found.free)
         priced.append(Priced(each, known, found))
         told.setdefault(same, priced[-1])
         total = total + priced[-1].expected

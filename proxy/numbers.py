@@ -178,14 +178,14 @@ async def ways(store: Releases, analyst: str, each: Plan) -> Ways:
     found = [_views(each, at) for at in range(len(each.shares))]
     shares = [share for share in each.shares if share is not None]
     places = [place for several, share in zip(found, shares, strict=True) for place, *_ in several]
-    finer = [_finer(place, share.grid) for several, share in zip(found, shares, strict=True) for place, *_ in several]
-    held = await store.find(analyst, [*places, *finer])
+    finest = [finer(place, share.grid) for several, share in zip(found, shares, strict=True) for place, *_ in several]
+    held = await store.find(analyst, [*places, *finest])
     touched = each.contribution.cells
     moves: dict[Place, Move] = {}
     sources: list[Source] = []
     plans: list[Choices] = []
     for share, several in zip(shares, found, strict=True):
-        candidates = {one.label: one for one in (_candidate(share, held, *view) for view in several)}
+        candidates = {one.label: one for one in (candidate(share, held, *view) for view in several)}
         weighed = plan([one.on_view(moves.get(one.place), touched) for one in candidates.values()], Coin.ZCDP)
         free = {label: known for label, one in candidates.items() if (known := enough(one.held, one.precision))}
         weighed = weighed if not free else weighed.taking(min(free, key=lambda label: max(free[label].whole)))
@@ -206,18 +206,23 @@ _Seen: TypeAlias = tuple[Place, View, Question, Cells, int, Derivable | None]
 
 def _views(each: Plan, at: int) -> list[_Seen]:
     """The question's own view of a statistic, and the registered ones that it can be derived from."""
-    relation = each.question.relation
     assert each.cells is not None
-
-    def place(view: View) -> Place:
-        return Place(relation.id, relation.data_version, view.digest)
-
     own = view_of(each.question, at, each.context)
-    wider = [(place(one.view), one.view, one.question, one.cells, 0, one) for one in each.wider[at]]
-    return [(place(own), own, each.question, each.cells, at, None), *wider]
+    return [(place_of(each, own), own, each.question, each.cells, at, None), *registered(each, at)]
 
 
-def _candidate(
+def registered(each: Plan, at: int) -> list[_Seen]:
+    """The registered views that a statistic can be derived from."""
+    return [(place_of(each, one.view), one.view, one.question, one.cells, 0, one) for one in each.wider[at]]
+
+
+def place_of(each: Plan, view: View) -> Place:
+    """Where the releases of a view are filed."""
+    relation = each.question.relation
+    return Place(relation.id, relation.data_version, view.digest)
+
+
+def candidate(
     share: Share,
     held: Mapping[Place, Held],
     place: Place,
@@ -237,14 +242,19 @@ def _candidate(
     variance = asked * Fraction(grid.parts, share.grid.parts) ** 2
     if variance < _FINEST and grid != share.grid:
         # The view's grid is too coarse for this: releases of their own, on a finer grid.
-        place = _finer(place, share.grid)
+        place = finer(place, share.grid)
         grid, there, variance = share.grid, held[place], asked
     return Candidate(place, view, question, cells, row, grid, there, 1 / variance, wider)
 
 
-def _finer(place: Place, grid: Grid) -> Place:
+def finer(place: Place, grid: Grid) -> Place:
     """Where releases of a view on a grid of their own are filed."""
-    return replace(place, digest=f"{place.digest}/{grid.parts}")
+    return replace(place, digest=finer_name(place.digest, grid))
+
+
+def finer_name(digest: str, grid: Grid) -> str:
+    """The same for the digest alone."""
+    return f"{digest}/{grid.parts}"
 
 
 async def drawn(store: Releases, analyst: str, chosen: Ways) -> Ways:

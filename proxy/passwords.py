@@ -12,7 +12,7 @@ from typing import Final
 
 from mechanisms.errors import BadSetting
 from proxy.auth import MECHANISM, parse_verifier
-from proxy.conversation import Portal, Prepared
+from proxy.reading import Portal, Prepared
 from sqlrewrite.errors import NotAnswered
 from sqlrewrite.password import changes_role
 

@@ -16,15 +16,16 @@ from typing import Final, TypeAlias
 from mechanisms.errors import Refusal
 from proxy import messages as m
 from proxy import reports
-from proxy.answer import Asker
+from proxy.asker import Asker
 from proxy.asking import Asking, as_portal
 from proxy.codec import FRONTEND_LIMITS, Frames
-from proxy.conversation import Conversation, Portal, Prepared
+from proxy.conversation import Conversation
 from proxy.errors import as_refusal, error_fields
 from proxy.expected import RELAYED, Sink, batch
 from proxy.link import FLUSH, Link, LinkLost
 from proxy.passwords import hidden, may_hide
 from proxy.protocol import Action, Event, Machine, State
+from proxy.reading import Portal, Prepared
 from proxy.route import PASS_ALL, Router
 from proxy.runtime import ADMIN_ROLE, Runtime
 from proxy.veil_settings import note_unknown
@@ -108,8 +109,7 @@ class Session:
                 kind, frame = queue.popleft()
                 action = machine.receive(kind)
                 if action is Action.HANDLE:
-                    task = self._handle(kind, frame)
-                    if task is not None:
+                    if (task := self._handle(kind, frame)) is not None:
                         self._flush()
                         self._start(task)
                 elif action is Action.RELAY:
