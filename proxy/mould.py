@@ -11,8 +11,8 @@ other condition by itself, once for each constant; only whole numbers are compar
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, Final
 
@@ -43,8 +43,9 @@ from sqlrewrite.view import frame_of
 from sqlrewrite.walk import columns, operands, parts
 
 Mask = NDArray[np.bool_]
+Memory = Recent[Hashable, Any]
 
-_MASKS: Final = 500_000  # cells, in the masks that a view remembers, and in the questions that a mould does
+_BESIDE: Final = 100  # what a question weighs beside its cells, in cells
 _COMPARED: Final[Mapping[Comparison, Callable[[Any, int], Any]]] = {
     Comparison.GT: operator.gt,
     Comparison.GE: operator.ge,
@@ -63,7 +64,7 @@ class Sheet:
     question: Question
     row: int
     numbers: Mapping[ColumnRef, tuple[NDArray[np.int64], Mask]]  # of each cell, and whether it is not NULL
-    masks: Recent[Predicate, Mask] = field(default_factory=lambda: Recent(_MASKS))
+    memory: Memory
 
     async def narrowed(self, conditions: Sequence[Predicate], enumerate_: Enumerate) -> Derivable | None:
         """The view with the cells that satisfy these conditions too; None if there is no such cell."""
@@ -94,12 +95,12 @@ class Sheet:
         return None
 
     async def _listed(self, condition: Predicate, enumerate_: Enumerate) -> Mask:
-        mask = self.masks.get(condition)
+        mask: Mask | None = self.memory.get((self, condition))
         if mask is None:
             alone = wider(replace(self.question, where=condition), self.row, self.base.histogram)
             assert alone is not None
             mask = np.array([row[0] == "true" for row in await enumerate_(alone.listing)], dtype=np.bool_)
-            self.masks.put(condition, mask, mask.size)
+            self.memory.put((self, condition), mask, mask.size)
         return mask
 
 
@@ -114,7 +115,7 @@ class Mould:
     frame: str  # what the fingerprint is of, but for WHERE; and the same of each statistic's own view
     own: tuple[str, ...]
     sheets: tuple[tuple[Sheet, ...], ...]  # for each statistic
-    casts: Recent[tuple[Literal, ...], Cast] = field(default_factory=lambda: Recent(_MASKS))
+    memory: Memory
 
     @property
     def plan(self) -> Plan:
@@ -122,7 +123,7 @@ class Mould:
 
     async def cast(self, values: Sequence[Literal], enumerate_: Enumerate) -> Cast | None:
         """The question with these constants; None if some statistic cannot be derived then."""
-        known = self.casts.get(tuple(values))
+        known: Cast | None = self.memory.get((self, *values))
         if known is not None:
             return known
         filled = [_filled(part, dict(zip(self.marks, values, strict=True))) for part in self.open]
@@ -137,7 +138,8 @@ class Mould:
         told = condition_text(where)
         each = replace(self.plan, question=question, digest=digest(self.frame, told), wider=tuple(views))
         made = Cast(each, tuple(digest(own, told) for own in self.own))
-        self.casts.put(tuple(values), made, sum(view.rollup.groups.size for several in views for view in several))
+        size = sum(view.rollup.groups.size for several in views for view in several)
+        self.memory.put((self, *values), made, _BESIDE + size)
         return made
 
 
@@ -169,6 +171,7 @@ async def mould(
     every: bool,
     context: Callable[[Question], str],
     enumerate_: Enumerate,
+    memory: Memory,
 ) -> Mould | None:
     """The mould of a statement; ``marked`` is its question as it is read with marks in the place of the constants.
 
@@ -192,9 +195,15 @@ async def mould(
         return None
     bare = replace(question, where=normalise(AllOf(fixed)) if fixed else None)
     wanted = {column for part in opened for operand in operands(part) for column in columns(operand)}
-    sheets = [await _sheets(bare, at, each, wanted, context, enumerate_) for at in range(len(question.statistics))]
+    sheets = [
+        await _sheets(bare, at, each, wanted, context, enumerate_, memory) for at in range(len(question.statistics))
+    ]
     own = tuple(frame_of(question, at) for at in range(len(question.statistics)))
-    return Mould(planned, fixed, opened, tuple(known), frame(question), own, tuple(sheets)) if all(sheets) else None
+    return (
+        Mould(planned, fixed, opened, tuple(known), frame(question), own, tuple(sheets), memory)
+        if all(sheets)
+        else None
+    )
 
 
 async def _sheets(
@@ -204,11 +213,12 @@ async def _sheets(
     wanted: set[ColumnRef],
     context: Callable[[Question], str],
     enumerate_: Enumerate,
+    memory: Memory,
 ) -> tuple[Sheet, ...]:
     assert each.cells is not None
     found = await derivable(bare, at, each.cells, context, enumerate_)
     read = [base for base in found if wanted <= {key.expression for key in base.question.keys}]
-    return tuple(Sheet(base, bare, at, _numbers(base)) for base in read)
+    return tuple(Sheet(base, bare, at, _numbers(base), memory) for base in read)
 
 
 def _numbers(base: Derivable) -> dict[ColumnRef, tuple[NDArray[np.int64], Mask]]:

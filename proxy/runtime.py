@@ -72,6 +72,7 @@ class House:
     plans: Recent[Hashable, Any] = field(default_factory=lambda: Recent(_PLANS), compare=False, repr=False)
     listings: Recent[Hashable, Any] = field(default_factory=lambda: Recent(_LISTED), compare=False, repr=False)
     moulds: Recent[Hashable, Any] = field(default_factory=lambda: Recent(_PLANS), compare=False, repr=False)
+    casts: Recent[Hashable, Any] = field(default_factory=lambda: Recent(_PLANS), compare=False, repr=False)
     known: Recent[Hashable, Any] = field(default_factory=lambda: Recent(_KNOWN), compare=False, repr=False)
     """What was worked out under this registry and these data (``proxy.remembered``, ``proxy.warm``), forgotten with
     them."""
@@ -194,6 +195,7 @@ class Runtime:
             plans=Recent(_PLANS),
             listings=Recent(_LISTED),
             moulds=Recent(_PLANS),
+            casts=Recent(_PLANS),
             known=Recent(_KNOWN),
         )
         if self._house is not None and self._house.versions == house.versions:

@@ -39,8 +39,10 @@ _LOOK: Final = _SEEN.format("false")
 _PROBE: Final = _SEEN.format(
     """EXISTS (SELECT FROM provenance.synopsis s WHERE s.analyst = a.name AND s.relation_id = %(relation)s
                    AND s.data_version = %(version)s AND s.fingerprint = %(same)s AND s.accuracy = %(accuracy)s)
-           OR EXISTS (SELECT FROM provenance.release r WHERE r.relation_id = %(relation)s
-                      AND r.data_version = %(version)s AND r.digest = ANY (string_to_array(%(own)s, ' ')))"""
+           OR EXISTS (SELECT FROM provenance.release r
+                      JOIN provenance.knowledge k ON k.analyst = a.name AND k.release = r.id
+                      WHERE r.relation_id = %(relation)s AND r.data_version = %(version)s
+                      AND r.digest = ANY (string_to_array(%(own)s, ' ')))"""
 )
 
 

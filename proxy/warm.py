@@ -5,7 +5,7 @@
 *Guarantee*: what ``proxy.free`` says of free numbers; and the numbers are those that the long way (``proxy.answer``)
 would give. The look sees, in one statement, that the analyst is active, that registry and data are those of the house,
 that the analyst has paid for nothing since the knowledge in memory was read, that no answer to the question is stored,
-and that no release of its own view is there. Where one of these fails the question goes the long way.
+and that nothing is known of its own view. Where one of these fails the question goes the long way.
 """
 
 from __future__ import annotations
@@ -148,11 +148,11 @@ async def _mould(
         return None  # a constant stands in what PostgreSQL finishes, too
     settings = partial(setting_digest, reading=reading)
     every = reading.lifted is not None
-    return await mould(planned, values, question, marked, every, settings, shadow.enumerate)
+    return await mould(planned, values, question, marked, every, settings, shadow.enumerate, house.casts)
 
 
 def _weight(made: Mould) -> int:
-    return _BESIDE + sum(sheet.base.cells.size for several in made.sheets for sheet in several)
+    return _BESIDE + 2 * sum(sheet.base.cells.size for several in made.sheets for sheet in several)
 
 
 def _places(made: Mould) -> tuple[Place, ...]:

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from proxy.mould import Sheet, _numbers
+from proxy.recent import Recent
 from proxy.wider import Derivable
 from sqlrewrite.catalog import Attribute, Histogram, Kind, Relation
 from sqlrewrite.derive import Rollup, Wider, wider
@@ -81,7 +82,7 @@ def sheet() -> Sheet:
     found = told(Compare(COLUMNS["n"], Comparison.GE, Literal("0", "integer")))
     everything = Rollup(np.zeros(found.cells.size, dtype=np.int64), 1)
     base = Derivable(View((), "", ""), found.question, found.cells, everything, STAY.histograms[0])
-    return Sheet(base, ASKED, 0, _numbers(base))
+    return Sheet(base, ASKED, 0, _numbers(base), Recent(1000))
 
 
 def test_whole_numbers_are_compared_as_postgresql_compares_them(database: str, sheet: Sheet) -> None:
