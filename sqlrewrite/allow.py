@@ -150,12 +150,11 @@ CONSTRUCTS = {
     "Concat": "a constant in several pieces",
     "SimilarTo": "SIMILAR TO",
     "Collate": "COLLATE",
-    "StrToDate": "to_date",
-    "StrToTime": "to_timestamp",
-    "UnixToTime": "to_timestamp",
-    "TimestampFromParts": "make_timestamp",
-    "TimeToStr": "to_char",
-    "Anonymous": "make_date",
+    "StrToDate": "the function to_date",
+    "StrToTime": "the function to_timestamp",
+    "UnixToTime": "the function to_timestamp",
+    "TimestampFromParts": "the function make_timestamp",
+    "Anonymous": "the function make_date",
 }
 
 HINTS = {
