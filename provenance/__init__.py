@@ -10,8 +10,8 @@ One room, four counters, all in PostgreSQL (schema ``provenance``, made by ``mig
 - the **releases** (``releases.py``) are the hidden global synopses of views, and what each analyst knows of them;
   ``plan.py`` says which way to a number costs least now: Reuse, Derive, Refine or Measure.
 
-Regions are on their way to the till: ``region.py`` and ``extent.py`` say which part of the domain a charge touches,
-``overlap.py`` (with ``sweep``, ``clique``, ``colouring``, ``buckets``, ``boxing``, ``touching``, ``weighing``) bounds
+Regions are on their way to the till: ``region.py`` and ``extent.py`` say which part of the domain a charge touches
+(``reach.py`` reads it from a question, ``told.py`` puts it into words), ``overlap.py`` (with ``sweep``, ``clique``, ``colouring``, ``buckets``, ``boxing``, ``touching``, ``weighing``) bounds
 the largest total over any point, ``popularity.py`` counts it, and ``relax.py`` (with ``space``, ``released``,
 ``combine``) answers from what has been released. They are functions on values, measured by the benches ``overlap`` and
 ``relax``.
