@@ -70,6 +70,20 @@ def reach(question: Question, statistic: int | None = None) -> Region:
     return _felt(_touched(question, statistic), separating(question))
 
 
+def exact_region(question: Question, statistic: int) -> Region | None:
+    """The rows that one number counts, told exactly; None where they have no form as a region.
+
+    *Guarantee*: a row of the charged relation counts if and only if it lies in the region.
+    """
+    filters = {question.measures[place].filter for place, _ in question.statistics[statistic].terms}
+    if len(filters) != 1 or len(question.sources) != 1 or any(key.open for key in question.keys):
+        return None
+    parts = [part for part in (question.where, *filters) if part is not None]
+    if not _exact(normalise(AllOf(tuple(parts))), question.relation):
+        return None
+    return _touched(question, statistic)
+
+
 def separating(question: Question) -> frozenset[str]:
     """The columns that tell units apart: all of them for a row, those constant for a person, the person among them.
 
@@ -97,18 +111,22 @@ def group_regions(question: Question, cells: Cells, most: int = MOST_GROUPS) -> 
     if len(cells.blocks) != 1 or cells.size > most or any(key.open for key in question.keys):
         return None
     around, names = reach(question), separating(question)
+    found = [around] * cells.size
+    for name, extents in key_extents(question, cells):
+        if name in names:
+            found = [_with(region, name, extent) for region, extent in zip(found, extents, strict=True)]
+    return found
+
+
+def key_extents(question: Question, cells: Cells) -> list[tuple[str, list[Members | None]]]:
+    """For each key that is a bare column what it is in each cell; None where the value has no form."""
     columns = cells.key_columns(np.arange(cells.size, dtype=np.int64))
-    told = [
-        (key.expression.name, [_extent_of_key(value, attribute) for value in column])
+    return [
+        (attribute.name, [_extent_of_key(value, attribute) for value in column])
         for key, column in zip(question.keys, columns, strict=True)
         if isinstance(key.expression, ColumnRef)
         and (attribute := _readable(key.expression, question.relation)) is not None
-        and attribute.name in names
     ]
-    found = [around] * cells.size
-    for name, extents in told:
-        found = [_with(region, name, extent) for region, extent in zip(found, extents, strict=True)]
-    return found
 
 
 def _felt(region: Region, names: frozenset[str]) -> Region:
@@ -161,6 +179,24 @@ def _told(part: Predicate, relation: Relation) -> Region:
         case _:
             column, extent = _leaf(part, relation)
             return EVERYWHERE if extent is None else Region.of({column: extent})
+
+
+def _exact(part: Predicate, relation: Relation) -> bool:
+    """Whether ``_told`` says no less than the condition does."""
+    match part:
+        case Always():
+            return True
+        case AllOf(parts):
+            return all(_exact(inner, relation) for inner in parts)
+        case AnyOf(parts):
+            # Of sets of one column the union has a form; normal form has made them one but for NULL.
+            told = [_leaf(inner, relation) for inner in parts]
+            sets = all(isinstance(extent, Members) for _, extent in told)
+            return sets and len({column for column, _ in told}) == 1
+        case Not(IsNull(ColumnRef() as column)):
+            return _readable(column, relation) is not None
+        case _:
+            return _leaf(part, relation)[1] not in (None, _NOT_NULL)
 
 
 def _leaf(part: Predicate, relation: Relation) -> tuple[str, Extent | None]:
@@ -301,7 +337,7 @@ def _moment(text: str, kind: str, given: str) -> date | datetime | None:
     return None
 
 
-def _extent_of_key(value: Key, attribute: Attribute) -> Extent | None:
+def _extent_of_key(value: Key, attribute: Attribute) -> Members | None:
     """A key as the set of its value; None where it has no form."""
     kind = base_type(attribute.type_name)
     match value:
