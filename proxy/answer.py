@@ -20,7 +20,7 @@ from mechanisms.course import Course
 from mechanisms.errors import Refusal
 from mechanisms.release import Staged, release, release_found
 from mechanisms.values import Exact, Noisy
-from provenance.errors import StaleCatalog
+from provenance.errors import LimitReached, StaleCatalog
 from provenance.model import Charge, Part, PredicateLoss, Receipt, Remaining
 from provenance.releases import Place
 from provenance.synopses import Sameness, Stored
@@ -29,6 +29,7 @@ from proxy.bill import bill, promised, sentence
 from proxy.conversation import Conversation, Reading
 from proxy.numbers import Ways, drawn, told, ways
 from proxy.plan import Plan, StatementPlan, shares_views
+from proxy.relaxed import instead
 from proxy.remembered import remembered
 from proxy.reuse import from_known
 from proxy.rows import columns_of, groups_of, kept_of
@@ -84,7 +85,12 @@ async def answer(runtime: Runtime, asker: Asker, text: str, reading: Reading, sh
         await shadow.prepare(planned.sql, reading, sum(len(part.types) for part in planned.parts))
         try:
             async with runtime.turns.of(sameness(asker, each) for each in planned.plans if not each.free):
-                return await _answer(runtime, asker, house, planned, reading, wishes, text)
+                try:
+                    return await _answer(runtime, asker, house, planned, reading, wishes, text, {})
+                except LimitReached as refusal:
+                    near = await instead(runtime, asker.name, planned, wishes, refusal)
+                given = {sameness(asker, each): stored for each, stored in near}
+                return await _answer(runtime, asker, house, planned, reading, wishes, text, given)
         except StaleCatalog:
             if attempt + 1 == _RETRIES:
                 raise
@@ -93,9 +99,19 @@ async def answer(runtime: Runtime, asker: Asker, text: str, reading: Reading, sh
 
 
 async def _answer(
-    runtime: Runtime, asker: Asker, house: House, planned: StatementPlan, reading: Reading, wishes: Wishes, text: str
+    runtime: Runtime,
+    asker: Asker,
+    house: House,
+    planned: StatementPlan,
+    reading: Reading,
+    wishes: Wishes,
+    text: str,
+    given: Mapping[Sameness, Stored],
 ) -> Answered:
-    known = [await _known(runtime, asker, each, wishes.reuse) for each in planned.plans]
+    """``given`` stands for what cannot be paid."""
+    known = [
+        given.get(sameness(asker, each)) or await _known(runtime, asker, each, wishes.reuse) for each in planned.plans
+    ]
     # By what makes questions the same: one that stands twice in a statement is paid once.
     owed = {
         sameness(asker, each): each
