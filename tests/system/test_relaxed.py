@@ -101,11 +101,13 @@ def test_a_refused_count_is_answered_for_the_region_that_is_told(asker: Asker, h
         asker.ask(counting(where))
     asker.allow("0.001")
     paid = charges(house.upstream, asker.name)
-    asker.number(counting("age BETWEEN 19 AND 41"))
+    value = asker.number(counting("age BETWEEN 19 AND 41"))
     (told,) = asker.relaxed()
     message, bill = asker.notices[-1]
     assert told["region"] == "age BETWEEN 20 AND 39" and told["aggregate"] == "count(*)"
     assert 0 < told["error"] < 0.1 and told["stddev"] > 100
+    # Noise with Gaussian tails is that far off once in 10^10 times.
+    assert abs(value - true_count(house, told["region"])) < 7 * told["stddev"]
     assert "count(*) WHERE age BETWEEN 20 AND 39" in message and "relaxation error" in message
     assert (bill["mechanism"], bill["charged"], bill["epsilon"], bill["reused"]) == ("relax", "0", 0, True)
     assert charges(house.upstream, asker.name) == paid
@@ -196,6 +198,13 @@ def test_once_the_purse_is_full_again_the_question_itself_is_answered(asker: Ask
     asker.allow("5")
     asker.ask(counting("age < 21"))
     assert "relaxed" not in asker.notices[-1][1] and asker.notices[-1][1]["epsilon"] > 0
+
+
+def test_another_word_is_no_wish(asker: Asker) -> None:
+    asker.session.execute("SET veil.on_exhausted = 'panic'")
+    with pytest.raises(psycopg.Error) as refusal:
+        asker.ask(counting(FIRST))
+    assert refusal.value.sqlstate == "22023" and "error, relax" in str(refusal.value.diag.message_hint)
 
 
 @pytest.mark.parametrize(
