@@ -27,7 +27,7 @@ from provenance.synopses import Sameness, Stored
 from proxy.backend import Reader
 from proxy.bill import bill, promised, sentence
 from proxy.conversation import Conversation, Reading
-from proxy.numbers import Ways, drawn, told, ways
+from proxy.numbers import Ways, drawn, recalled, told, ways
 from proxy.plan import Plan, StatementPlan, shares_views
 from proxy.relaxed import Unpaid, instead
 from proxy.remembered import remembered
@@ -88,8 +88,7 @@ async def answer(runtime: Runtime, asker: Asker, text: str, reading: Reading, sh
                 try:
                     return await _answer(runtime, asker, house, planned, reading, wishes, text, {})
                 except Unpaid as unpaid:
-                    near = await instead(runtime, asker.name, planned, wishes, unpaid.refusal)
-                given = {sameness(asker, each): stored for each, stored in near}
+                    given = await instead(runtime, planned, wishes, unpaid)
                 return await _answer(runtime, asker, house, planned, reading, wishes, text, given)
         except StaleCatalog:
             if attempt + 1 == _RETRIES:
@@ -119,19 +118,22 @@ async def _answer(
         if stored is None and not each.free
     }
     fresh: dict[Sameness, tuple[Paid | None, Stored]] = {}
+    asked: dict[Sameness, Asked] = {}
     remaining: Remaining | None = None
     if any(each.staged is not None for each in owed.values()):
         left = (await runtime.ledger.remaining(asker.name)).epsilon
         owed = {same: each.within(left) for same, each in owed.items()}
     if owed:
-        asked = await _asked(runtime, asker, house, owed, text)
+        asked, free = await _asked(runtime, asker, house, owed, text)
+        fresh.update((same, (None, stored)) for same, stored in free.items())
+    if asked:
         # The reader is there before the till: what cannot be read costs nothing.
         async with runtime.backend.reader() if any(one.looks for one in asked.values()) else nullcontext() as reader:
             also = [statement for one in asked.values() if one.ways is not None for statement in one.ways.also]
             try:
                 receipts = await runtime.ledger.charge_all([one.charge for one in asked.values()], also)
             except LimitReached as refusal:
-                raise Unpaid(refusal) from None
+                raise Unpaid(refusal, {same: one.plan for same, one in asked.items()}) from None
             waiting = dict(zip(asked, receipts, strict=True))
             for same, one in asked.items():
                 receipt = waiting.pop(same)
@@ -173,20 +175,24 @@ async def _known(runtime: Runtime, asker: Asker, each: Plan, reuse: bool) -> Sto
 
 async def _asked(
     runtime: Runtime, asker: Asker, house: House, owed: Mapping[Sameness, Plan], text: str
-) -> dict[Sameness, Asked]:
-    """Everything that a statement owes, ready for the till."""
+) -> tuple[dict[Sameness, Asked], dict[Sameness, Stored]]:
+    """Everything that a statement owes, ready for the till; and what turns out to be free."""
     asked: dict[Sameness, Asked] = {}
+    free: dict[Sameness, Stored] = {}
     taken: set[Place] = set()
     for same, each in owed.items():
         course = each.staged.course(each.loss) if each.staged is not None else None
         found = await ways(runtime.releases, asker.name, each) if shares_views(each) else None
+        if found is not None and found.free:
+            free[same] = Stored(await recalled(runtime.releases, asker.name, found), facts={"ways": found.names})
+            continue
         if found is not None and (taken & found.moves.keys() or found.dearer_than(each.most)):
             found = None  # another question of the statement moves the view, or it would cost too much
         if found is not None:
             taken |= found.moves.keys()
             found = await drawn(runtime.releases, asker.name, found)
         asked[same] = Asked(each, course, found, _charge(asker, house, each, course, found, text))
-    return asked
+    return asked, free
 
 
 async def _told(

@@ -9,6 +9,8 @@ For each view that a question's statistics need there is one of four moves:
 
 A statistic has a view of its own, and may be a sum of cells of registered views: the cheapest is taken. The analyst
 pays for what is new to the analyst, the protected database for what is new to everybody.
+
+Where all that a question needs is known whole (``proxy.free``), nothing is drawn, written or charged.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ from provenance.plan import NOTHING, Cost, OnView, on_view, plan
 from provenance.plan import Plan as Choices
 from provenance.releases import Fresh, Held, Place, Releases, learn
 from provenance.shape import shape_of
+from proxy.free import enough
 from proxy.plan import Plan, weights
 from proxy.wider import Derivable
 from sqlrewrite.cells import Cells
@@ -76,12 +79,26 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
+class Source:
+    """Where a statistic comes from: a view, which of its cells, and the releases that are enough, if known whole."""
+
+    place: Place
+    wider: Derivable | None
+    known: Known | None
+
+
+@dataclass(frozen=True, slots=True)
 class Ways:
     """How the numbers of one question are had: a move for each view, and the view of each statistic."""
 
     moves: Mapping[Place, Move]
-    sources: tuple[tuple[Place, Derivable | None], ...]
+    sources: tuple[Source, ...]  # of each statistic
     plans: tuple[Choices, ...]  # for each statistic, the ways that were weighed
+
+    @property
+    def free(self) -> bool:
+        """Whether nothing is paid, drawn or written: all of it follows from releases that the analyst knows whole."""
+        return all(source.known is not None for source in self.sources)
 
     @property
     def looks(self) -> bool:
@@ -92,8 +109,8 @@ class Ways:
     def names(self) -> list[str]:
         """What is done for each statistic."""
         return [
-            self.moves[place].word if wider is None else f"{self.moves[place].word} on {wider.label}"
-            for place, wider in self.sources
+            self.moves[one.place].word if one.wider is None else f"{self.moves[one.place].word} on {one.wider.label}"
+            for one in self.sources
         ]
 
     @property
@@ -166,11 +183,13 @@ async def ways(store: Releases, analyst: str, each: Plan) -> Ways:
     held = await store.find(analyst, [*places, *finer])
     touched = each.contribution.cells
     moves: dict[Place, Move] = {}
-    sources: list[tuple[Place, Derivable | None]] = []
+    sources: list[Source] = []
     plans: list[Choices] = []
     for share, several in zip(shares, found, strict=True):
         candidates = {one.label: one for one in (_candidate(share, held, *view) for view in several)}
         weighed = plan([one.on_view(moves.get(one.place), touched) for one in candidates.values()], Coin.ZCDP)
+        free = {label: known for label, one in candidates.items() if (known := enough(one.held, one.precision))}
+        weighed = weighed if not free else weighed.taking(min(free, key=lambda label: max(free[label].whole)))
         chosen = weighed.chosen
         assert chosen.view is not None and chosen.step is not None
         one = candidates[chosen.view]
@@ -178,7 +197,7 @@ async def ways(store: Releases, analyst: str, each: Plan) -> Ways:
             *(one.place, one.view, one.question, one.cells, one.row, one.grid, one.held, touched),
             *(chosen.step, chosen.word),
         )
-        sources.append((one.place, one.wider))
+        sources.append(Source(one.place, one.wider, free.get(chosen.view)))
         plans.append(weighed)
     return Ways(moves, tuple(sources), tuple(plans))
 
@@ -264,11 +283,22 @@ async def told(store: Releases, receipt: Receipt, chosen: Ways, measure: Measure
             grown, part = await _filed(store, receipt, move, _fresh(move, move.step.grow, noisy.row(0)))
             releases, fresh = (*releases, grown), grown.id
         seen[place] = releases, advanced(move.held.known, move.step, part, fresh)
-    rows = [_row(chosen.moves[place].grid, *seen[place], wider) for place, wider in chosen.sources]
+    rows = [row(chosen.moves[one.place].grid, *seen[one.place], one.wider) for one in chosen.sources]
     return Noisy(np.array(rows, dtype=np.int64))
 
 
-def _row(grid: Grid, releases: Sequence[Release], known: Known, wider: Derivable | None) -> Lattice:
+async def recalled(store: Releases, analyst: str, chosen: Ways) -> Noisy:
+    """The numbers of a question that is free: see ``proxy.free``."""
+    rows = []
+    for one in chosen.sources:
+        assert one.known is not None
+        move = chosen.moves[one.place]
+        held = await store.loaded(analyst, replace(move.held, known=one.known), one.known.whole)
+        rows.append(row(move.grid, held.releases, one.known, one.wider))
+    return Noisy(np.array(rows, dtype=np.int64))
+
+
+def row(grid: Grid, releases: Sequence[Release], known: Known, wider: Derivable | None) -> Lattice:
     """One statistic of the answer: the best estimate, or sums of such.
 
     On the lattice itself cells are added up first, so that a sum is rounded once and not in each of its cells.

@@ -27,7 +27,7 @@ from proxy.decided import Decided, decided, is_staged
 from proxy.runtime import House
 from proxy.wider import Derivable, Enumerate, derivable
 from proxy.wishes import Wishes
-from sqlrewrite.blocks import Block, Outline, outline
+from sqlrewrite.blocks import Block, Name, Outline, outline
 from sqlrewrite.canonical import canonical
 from sqlrewrite.catalog import Catalog, Relation
 from sqlrewrite.cells import Cells, cells
@@ -36,6 +36,7 @@ from sqlrewrite.cut import Cut, cut
 from sqlrewrite.domain import domain_query, is_open
 from sqlrewrite.errors import NotAnswered, SyntaxNotRead, TooManyGroups
 from sqlrewrite.finish import Released, finish, released
+from sqlrewrite.folding import columns, questions
 from sqlrewrite.generate import SUMS
 from sqlrewrite.kind import refuse_kind, targets
 from sqlrewrite.lex import tokens
@@ -152,18 +153,18 @@ async def plan(text: str, reading: Reading, house: House, wishes: Wishes, enumer
     resolve = resolver(house.catalog, reading)
     refuse_kind(text, lambda name: _protected(resolve(*name), house.catalog))
     structure = skeleton(text)
-    blocks = structure.questions(lambda name: _protected(resolve(*name), house.catalog))
+    blocks = questions(structure, lambda name: _protected(resolve(*name), house.catalog))
     _agree(structure, reading, house, resolve)
+
+    def named(name: Name) -> frozenset[str] | None:
+        relation = resolve(*name)
+        return None if relation is None else frozenset(relation.attributes)
+
     decisions = sum("having" in block.clauses for block in blocks)
     plans: list[Plan] = []
     parts: list[Released] = []
     for block in blocks:
-        tables = {
-            alias: frozenset(relation.attributes)
-            for name, alias in block.tables
-            if (relation := resolve(*name)) is not None
-        }
-        taken = cut(text, block, tables)
+        taken = cut(text, block, columns(structure, block, named))
         found = _with_open_keys(read(taken.clauses, house.catalog, resolve, reading.parameters, wishes.support))
         domain = listed = None
         printed = fingerprint(found)

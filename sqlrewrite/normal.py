@@ -181,7 +181,8 @@ def _join(conjunction: bool, parts: Sequence[Predicate]) -> Predicate:
     if not flat:
         return Always(conjunction)
     flat = _merged(flat, _NE if conjunction else _EQ)
-    ordered = tuple(sorted(flat, key=lambda p: _dump(_predicate(p))))
+    # x < 8 and x <= 7 have one form: their spelling settles the order, or it would be that of a set.
+    ordered = tuple(sorted(flat, key=lambda p: (_dump(_predicate(p)), repr(p))))
     return ordered[0] if len(ordered) == 1 else kind(ordered)
 
 

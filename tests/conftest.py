@@ -15,17 +15,28 @@ from dataclasses import dataclass, field
 
 import psycopg
 import pytest
+from hypothesis import HealthCheck, settings
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from proxy.embedded import OLDEST, temporary
+
+# How long an example takes is a fact about the machine, and which examples are tried is the same in every run: what a
+# landing is refused for must come again. ``--hypothesis-profile=search`` tries others each time.
+settings.register_profile("pgveil", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("pgveil")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("pgveil")
     group.addoption("--postgres", choices=("wheel", "dsn", "docker"), default="wheel", help="where PostgreSQL is from")
     group.addoption("--postgres-dsn", default=os.environ.get("PGVEIL_TEST_DSN"), help="for --postgres=dsn")
-    group.addoption("--minutes", type=float, help="begin no more slow tests after so many minutes; they are skipped")
+    group.addoption(
+        "--minutes",
+        type=float,
+        help="begin no more tests that are slow or of clients after so many minutes",
+    )
     group.addoption("--vast", type=int, help="run only so many tests of the mark vast, chosen at random")
 
 
@@ -47,7 +58,7 @@ _BEGUN = time.monotonic()
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """What does not fit into the time of a run is for another one: the order is random."""
     minutes = item.config.getoption("--minutes")
-    slow = item.get_closest_marker("slow") is not None
+    slow = any(item.get_closest_marker(mark) is not None for mark in ("slow", "clients"))
     if slow and minutes is not None and time.monotonic() - _BEGUN > 60 * minutes:
         pytest.skip(f"{minutes:g} minutes are over")
 
