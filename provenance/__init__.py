@@ -10,11 +10,12 @@ One room, four counters, all in PostgreSQL (schema ``provenance``, made by ``mig
 - the **releases** (``releases.py``) are the hidden global synopses of views, and what each analyst knows of them;
   ``plan.py`` says which way to a number costs least now: Reuse, Derive, Refine or Measure.
 
-Regions are on their way to the till: ``region.py`` and ``extent.py`` say which part of the domain a charge touches,
-``overlap.py`` (with ``sweep``, ``clique``, ``colouring``, ``buckets``, ``boxing``, ``touching``, ``weighing``) bounds
-the largest total over any point, ``popularity.py`` counts it, and ``relax.py`` (with ``space``, ``released``,
-``combine``) answers from what has been released. They are functions on values, measured by the benches ``overlap`` and
-``relax``.
+Regions are on their way to the till: ``region.py`` and ``extent.py`` say which part of the domain a charge touches
+(``reach.py`` reads it from a question, ``told.py`` puts it into words), ``overlap.py`` (with ``sweep``, ``clique``,
+``colouring``, ``buckets``, ``boxing``, ``touching``, ``weighing``) bounds the largest total over any point, and
+``popularity.py`` counts it. Where a limit is reached, ``nearby.py`` answers from what the analyst knows (``shape.py``
+says what each release is a picture of), by ``relax.py`` and ``combine.py`` over ``space.py`` and ``released.py``. They
+are functions on values, measured by the benches ``overlap`` and ``relax``.
 
 The route of a charge through this room::
 

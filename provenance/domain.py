@@ -28,6 +28,7 @@ class Column:
     type_name: str  # format_type() of it: quoted where it must be
     base: str  # pg_type.typname
     not_null: bool
+    bytewise: bool  # it has a collation, and that is deterministic
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class Listing:
 def with_domain(column: Column, told: Mapping[str, Any] | None, domain: tuple[Key, ...] | None) -> Attribute:
     """The column with what is declared about it; bounds are numbers, a range of dates is its domain only."""
     if told is None:
-        return Attribute(column.name, column.type_name, column.not_null)
+        return Attribute(column.name, column.type_name, column.not_null, bytewise=column.bytewise)
     numbers = column.base not in _DATES
     lower, upper = (Decimal(told[side]) if numbers and told[side] is not None else None for side in ("lower", "upper"))
     return Attribute(
@@ -58,6 +59,7 @@ def with_domain(column: Column, told: Mapping[str, Any] | None, domain: tuple[Ke
         lower=lower,
         upper=upper,
         constant_per_unit=told["constant_per_unit"],
+        bytewise=column.bytewise,
     )
 
 

@@ -52,12 +52,14 @@ ORDER BY r.schema, r.name"""
 # Columns whose mere reading or comparing can raise on one row and not on another are not there for questions: virtual
 # generated ones (100 / age), composite values, domains over arrays. Foreign tables are left out for the same reason.
 _COLUMNS = """
-SELECT n.nspname, c.relname, a.attname, format_type(a.atttypid, a.atttypmod), t.typname, a.attnotnull
+SELECT n.nspname, c.relname, a.attname, format_type(a.atttypid, a.atttypmod), t.typname, a.attnotnull,
+       coalesce(l.collisdeterministic, false)
 FROM unnest(%s::text[], %s::text[]) AS wanted (schema, name)
 JOIN pg_catalog.pg_namespace n ON n.nspname = wanted.schema
 JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = wanted.name AND c.relkind IN ('r', 'p', 'm')
 JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated <> 'v'
 JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+LEFT JOIN pg_catalog.pg_collation l ON l.oid = a.attcollation
 JOIN pg_catalog.pg_type b ON b.oid = CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.oid END
 WHERE b.typtype IN ('b', 'e', 'r', 'm') AND NOT (t.typtype = 'd' AND b.typcategory = 'A')
 ORDER BY n.nspname, c.relname, a.attnum"""

@@ -24,11 +24,18 @@ from mechanisms.values import Lattice
 from provenance.errors import StaleSynopsis
 from provenance.ledger import connected
 from provenance.model import Receipt
+from provenance.shape import Shape
 
 _FIND = """
 SELECT r.digest, r.id, r.at, r.sensitivity, r.parts, r.variance, k.drawn, k.added
 FROM provenance.release r LEFT JOIN provenance.knowledge k ON k.release = r.id AND k.analyst = %s
 WHERE r.relation_id = %s AND r.data_version = %s AND r.digest = ANY(%s) ORDER BY r.id"""
+
+_SHAPES = """
+SELECT r.digest, min(r.shape)
+FROM provenance.release r JOIN provenance.knowledge k ON k.release = r.id AND k.analyst = %s
+WHERE r.relation_id = %s AND r.data_version = %s AND r.summed = %s
+GROUP BY r.digest ORDER BY max(r.id) DESC LIMIT %s"""
 
 _WHOLE = "SELECT id, values FROM provenance.release WHERE id = ANY(%s)"
 _PART = "SELECT release, values FROM provenance.knowledge WHERE analyst = %s AND release = %s AND drawn = %s"
@@ -41,8 +48,8 @@ WHERE k.drawn = %s RETURNING release"""
 _APPEND = """
 WITH made AS (
     INSERT INTO provenance.release (relation_id, data_version, digest, dimensions, measure, sensitivity, parts,
-                                    variance, cells, values, charge)
-    SELECT r.id, r.data_version, %s, %s, %s, %s, %s, %s, %s, %s, %s FROM provenance.relation r
+                                    variance, cells, values, charge, summed, shape)
+    SELECT r.id, r.data_version, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s FROM provenance.relation r
     WHERE r.id = %s AND r.data_version = %s RETURNING id, at)
 INSERT INTO provenance.knowledge (analyst, release, added, values) SELECT %s, id, %s, %s FROM made
 RETURNING release, (SELECT at FROM made)"""
@@ -84,6 +91,7 @@ class Fresh:
     grid: Grid
     variance: Fraction
     values: Lattice
+    shape: Shape | None = None
 
 
 def learn(analyst: str, release: int, partial: Partial | None, before: int) -> tuple[str, tuple[Any, ...]]:
@@ -112,6 +120,17 @@ class Releases:
             cursor = await conn.execute(_FIND, (analyst, where.relation_id, where.data_version, digests))
             rows = await cursor.fetchall()
         return {place: _held(row[1:] for row in rows if row[0] == place.digest) for place in places}
+
+    async def shapes(
+        self, analyst: str, relation_id: int, data_version: int, summed: str, most: int
+    ) -> dict[Place, Shape]:
+        """The latest views that add up one thing and of which the analyst knows something.
+
+        *Guarantee*: nothing that only other analysts know.
+        """
+        async with connected(self._pool) as conn:
+            rows = await (await conn.execute(_SHAPES, (analyst, relation_id, data_version, summed, most))).fetchall()
+        return {Place(relation_id, data_version, digest): Shape.parse(summed, text) for digest, text in rows}
 
     async def loaded(self, analyst: str, held: Held, wanted: Iterable[int]) -> Held:
         """The same, with the values of these releases, and of what the analyst knows in part.
@@ -159,7 +178,9 @@ async def _append(
     place, grid = fresh.place, fresh.grid
     row = (
         *(place.digest, list(fresh.dimensions), fresh.measure, grid.sensitivity, grid.parts, str(fresh.variance)),
-        *(fresh.values.size, _packed(fresh.values), receipt.id, place.relation_id, place.data_version, analyst),
+        *(fresh.values.size, _packed(fresh.values), receipt.id),
+        *((None, None) if fresh.shape is None else (fresh.shape.summed, fresh.shape.text)),
+        *(place.relation_id, place.data_version, analyst),
         *_told(part),
     )
     told = await (await conn.execute(_APPEND, row)).fetchone()

@@ -20,7 +20,7 @@ from mechanisms.course import Course
 from mechanisms.errors import Refusal
 from mechanisms.release import Staged, release, release_found
 from mechanisms.values import Exact, Noisy
-from provenance.errors import StaleCatalog
+from provenance.errors import LimitReached, StaleCatalog
 from provenance.model import Charge, Part, PredicateLoss, Receipt, Remaining
 from provenance.releases import Place
 from provenance.synopses import Sameness, Stored
@@ -31,6 +31,7 @@ from proxy.conversation import Conversation
 from proxy.numbers import Ways, drawn, recalled, told, ways
 from proxy.plan import Plan, StatementPlan, shares_views
 from proxy.reading import Reading
+from proxy.relaxed import Unpaid, instead
 from proxy.remembered import remembered
 from proxy.reuse import from_known
 from proxy.rows import shown
@@ -73,7 +74,11 @@ async def answer(runtime: Runtime, asker: Asker, text: str, reading: Reading, sh
         await shadow.prepare(planned.sql, reading, sum(len(part.types) for part in planned.parts))
         try:
             async with runtime.turns.of(sameness(asker, each) for each in planned.plans if not each.free):
-                answered, free = await _answer(runtime, asker, house, planned, reading, wishes, text)
+                try:
+                    answered, free = await _answer(runtime, asker, house, planned, reading, wishes, text, {})
+                except Unpaid as unpaid:
+                    given = await instead(runtime, planned, wishes, unpaid)
+                    answered, free = await _answer(runtime, asker, house, planned, reading, wishes, text, given)
             if free:
                 await remember(runtime, asker, house, planned, reading, shadow, wishes, text)
             return answered
@@ -85,10 +90,20 @@ async def answer(runtime: Runtime, asker: Asker, text: str, reading: Reading, sh
 
 
 async def _answer(
-    runtime: Runtime, asker: Asker, house: House, planned: StatementPlan, reading: Reading, wishes: Wishes, text: str
+    runtime: Runtime,
+    asker: Asker,
+    house: House,
+    planned: StatementPlan,
+    reading: Reading,
+    wishes: Wishes,
+    text: str,
+    given: Mapping[Sameness, Stored],
 ) -> tuple[Answered, bool]:
-    """The answer, and whether some of it was free and not stored."""
-    known = [await known_to(runtime, asker, house, each, wishes.reuse) for each in planned.plans]
+    """The answer, and whether some of it was free and not stored; ``given`` stands for what cannot be paid."""
+    known = [
+        given.get(sameness(asker, each)) or await known_to(runtime, asker, house, each, wishes.reuse)
+        for each in planned.plans
+    ]
     # By what makes questions the same: one that stands twice in a statement is paid once.
     owed = {
         sameness(asker, each): each
@@ -109,7 +124,10 @@ async def _answer(
         # The reader is there before the till: what cannot be read costs nothing.
         async with runtime.backend.reader() if any(one.looks for one in asked.values()) else nullcontext() as reader:
             also = [statement for one in asked.values() if one.ways is not None for statement in one.ways.also]
-            receipts = await runtime.ledger.charge_all([one.charge for one in asked.values()], also)
+            try:
+                receipts = await runtime.ledger.charge_all([one.charge for one in asked.values()], also)
+            except LimitReached as refusal:
+                raise Unpaid(refusal, {same: one.plan for same, one in asked.items()}) from None
             waiting = dict(zip(asked, receipts, strict=True))
             for same, one in asked.items():
                 receipt = waiting.pop(same)

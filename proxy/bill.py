@@ -22,6 +22,8 @@ from proxy.staging import Paid
 from sqlrewrite.catalog import Key
 from sqlrewrite.question import Atom, KeyThreshold, Question
 
+_LONGEST = 300  # characters of a region in a sentence; the detail has all of it
+
 
 @dataclass(frozen=True, slots=True)
 class Groups:
@@ -69,7 +71,7 @@ def bill(
     return Bill(
         {
             "question": text,
-            "mechanism": each.mechanism,
+            "mechanism": each.mechanism if "relaxed" not in facts else "relax",
             "epsilon": float(paid.epsilon) if paid is not None else 0,
             "delta": float(paid.loss.delta) if paid is not None else 0,
             "coin": each.loss.coin.value,
@@ -84,7 +86,7 @@ def bill(
             "statistics": [
                 None if share is None else _statistic(each, share, paid is not None) for share in each.shares
             ],
-            **{name: facts[name] for name in ("ways", "promise") if name in facts},
+            **{name: facts[name] for name in ("ways", "promise", "relaxed") if name in facts},
             "reused": paid is None,
             "remaining_epsilon": float(shown(remaining.epsilon, ROUND_DOWN)),
         }
@@ -151,6 +153,19 @@ def sentence(entry: Bill) -> str:
         return f"veil: the declared keys are public, at no cost; epsilon {left:g} left"
     if fields["mechanism"] == "probe":
         return f"veil: the shape of an answer, at no cost; epsilon {left:g} left"
+    if "relaxed" in fields:
+        return f"veil: the limit is reached; at no cost, from what you already know: {nearness(fields['relaxed'])}"
     if fields["reused"]:
         return f"veil: answered from what you already know, at no cost; epsilon {left:g} left"
     return f"veil: {fields['mechanism']} spent epsilon {fields['epsilon']:.4g}; epsilon {left:g} left"
+
+
+def nearness(told: Sequence[Mapping[str, Any]]) -> str:
+    """What a relaxed answer is an answer to, in words; of many numbers, how far the farthest is off."""
+    farthest = max(told, key=lambda one: float(one["error"]))
+    error, noise = f"relaxation error {farthest['error']:.4g}", f"standard deviation {farthest['stddev']:.4g}"
+    if len(told) > 1:
+        return f"{len(told)} numbers, of the regions that the detail tells; the farthest has {error}, {noise}"
+    region = farthest["region"]
+    short = region if len(region) <= _LONGEST else f"{region[:_LONGEST]}..."
+    return f"{farthest['aggregate']} WHERE {short}; {error}, {noise}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_DOWN, Decimal
 from typing import Any
 
@@ -21,11 +21,12 @@ from provenance.errors import LimitReached
 from provenance.synopses import Sameness
 from proxy.answer import known_to
 from proxy.asker import Answered, Asker, sameness
-from proxy.bill import shown_threshold
+from proxy.bill import nearness, shown_threshold
 from proxy.conversation import Conversation
 from proxy.numbers import Ways, ways
 from proxy.plan import Plan, StatementPlan, lattice_unit, shares_views
 from proxy.reading import Reading
+from proxy.relaxed import Relaxed, nearby
 from proxy.remembered import remembered
 from proxy.runtime import Runtime
 from proxy.wishes import Wishes
@@ -110,12 +111,19 @@ async def explain(
             (one.plan.question.relation.id, part) for one in priced if one.ways is not None for part in one.ways.parts
         ]
         verdict = await runtime.ledger.verdict(asker.name, total, table, parts)
+    if verdict is not None:
+        priced = [await _with_nearby(runtime, asker, one) for one in priced]
     left = (await runtime.ledger.remaining(asker.name)).epsilon
     document = _document(planned, priced, house.seed, verdict, left, total)
     lines = [json.dumps([document], indent=2)] if explained.as_json else list(_lines(document))
     shape = _JSON if explained.as_json else _TEXT
     await shadow.prepare(shape.format(len(reading.parameters) + 1), reading, 1)
     return Answered((array_text(lines),), ())
+
+
+async def _with_nearby(runtime: Runtime, asker: Asker, one: Priced) -> Priced:
+    """The same, with what ``veil.on_exhausted = relax`` would tell instead."""
+    return one if one.known else replace(one, nearby=await nearby(runtime.releases, asker.name, one.plan))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +133,7 @@ class Priced:
     plan: Plan
     known: bool  # free, or answered before
     ways: Ways | None
+    nearby: Relaxed | None = None
 
     @property
     def expected(self) -> Loss:
@@ -195,6 +204,7 @@ def _question(one: Priced, seed: int, left: Decimal) -> dict[str, Any]:
         "Ways": [] if one.ways is None else _ways(one, one.ways),
         "Cost": {"worst": 0.0, "expected": 0.0, "delta": 0.0} if one.known else _cost(one, left),
         "Prices": _prices(one),
+        "Relaxed": [] if one.nearby is None else one.nearby.told(each),
     }
 
 
@@ -327,6 +337,8 @@ def _lines(document: dict[str, Any]) -> Iterator[str]:
         if question["Prices"]:
             prices = ", ".join(f"{price:.4g} at alpha {alpha}" for alpha, price in question["Prices"].items())
             yield f"  Usual price: epsilon {prices}"
+        if question["Relaxed"]:
+            yield f"  Relaxed, if veil.on_exhausted says so: {nearness(question['Relaxed'])}"
         if question["SQL"] is not None:
             yield f"  SQL: {question['SQL']}"
     charged = f"charged {document['Charged']} {document['Coin']}"

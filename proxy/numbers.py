@@ -35,6 +35,7 @@ from provenance.model import Part, Receipt
 from provenance.plan import NOTHING, Cost, OnView, on_view, plan
 from provenance.plan import Plan as Choices
 from provenance.releases import Fresh, Held, Place, Releases, learn
+from provenance.shape import shape_of
 from proxy.free import enough
 from proxy.plan import Plan, weights
 from proxy.wider import Derivable
@@ -340,4 +341,5 @@ def _share(grid: Grid, variance: Fraction) -> Share:
 def _fresh(move: Move, variance: Fraction, values: Lattice) -> Fresh:
     # The release tells the middle of each grid cell: its grid number is what has the noise.
     numbers = move.grid.numbers(values)
-    return Fresh(move.place, move.view.dimensions, move.view.measure, move.grid, variance, numbers)
+    shape = shape_of(move.question, move.row, move.cells)
+    return Fresh(move.place, move.view.dimensions, move.view.measure, move.grid, variance, numbers, shape)

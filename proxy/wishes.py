@@ -16,7 +16,8 @@ _TRUE: Final = frozenset(("on", "true", "yes", "1", "t", "y"))
 _FALSE: Final = frozenset(("off", "false", "no", "0", "f", "n", ""))
 _AUTO: Final = "auto"
 _CERTIFIED: Final = ("alpha", "beta")
-_EXHAUSTED: Final = ("error",)
+_RELAX: Final = "relax"
+_EXHAUSTED: Final = ("error", _RELAX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class Wishes:
     mechanism: str | None = None  # None: the best that is known
     mirror: bool = False  # alpha is kept for every group, and beta is certified
     reuse: bool = False  # a decision may take noise that was shown before
+    relax: bool = False  # a number that a limit refuses may be one of a nearby region that is known
 
     @classmethod
     def read(cls, settings: Mapping[str, str]) -> Wishes:
@@ -49,7 +51,7 @@ def _read(items: tuple[tuple[str, str], ...]) -> Wishes:
     values = {name: settings.get(name) or default for name, default in SETTINGS.items()}
     mechanism = _one_of(values, "veil.mechanism", (_AUTO, *MECHANISMS))
     certified = _one_of(values, "veil.certify", _CERTIFIED)
-    _one_of(values, "veil.on_exhausted", _EXHAUSTED)
+    exhausted = _one_of(values, "veil.on_exhausted", _EXHAUSTED)
     support = number("support", values["veil.support"]) if values["veil.support"] else None
     if support is not None and (support < 1 or support != support.to_integral_value()):
         raise BadSetting("veil.support is a whole number of rows, 1 or more", hint="Write SET veil.support = 200.")
@@ -71,6 +73,7 @@ def _read(items: tuple[tuple[str, str], ...]) -> Wishes:
         None if mechanism == _AUTO else mechanism,
         certified == "beta",
         _flag(values, "veil.reuse"),
+        exhausted == _RELAX,
     )
 
 

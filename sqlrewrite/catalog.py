@@ -34,6 +34,7 @@ class Attribute:
     upper: Decimal | None = None
     constant_per_unit: bool = False
     checked: bool = False  # a CHECK constraint or the type itself already keeps every value within the bounds
+    bytewise: bool = False  # a text whose collation takes only identical values for equal
 
     @property
     def keys(self) -> tuple[Key, ...] | None:

@@ -45,6 +45,7 @@ def test_columns_come_in_order_with_types_and_declarations(ready: str, owner: Co
         "age", "integer", True, tuple(range(101)), Decimal(0), Decimal(100), False
     )
     assert patient.attributes["fee"] == Attribute("fee", "numeric(8,2)", False)
+    assert [name for name, attribute in patient.attributes.items() if attribute.bytewise] == ["sex"]
     assert (patient.unit_column, patient.size_hint, patient.data_version) == (None, 100, 1)
     orders = catalog.by_name["public", "orders"]
     assert (orders.unit_column, orders.max_groups, orders.max_rows) == ("customer_id", 3, 2)
