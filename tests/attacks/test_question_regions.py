@@ -202,20 +202,28 @@ def test_nobody_outside_a_region_moves_the_answer(server: Server) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [2, 3])
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("seed", range(2, 8))
 def test_nobody_outside_a_region_moves_the_answer_of_many_texts(server: Server, seed: int) -> None:
-    assert not list(islice((one for one in tries(server, seed, 10_000) if not one.same), 3))
-    assert not list(islice(by_plain_sql(server, seed, 5_000), 3))
-    assert not list(islice(exact(server, seed, 2_000), 3))
+    assert not list(islice((one for one in tries(server, seed, 3_000) if not one.same), 3))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("seed", range(2, 5))
+def test_regions_of_many_conditions_hold_every_row_and_no_other_where_they_are_exact(server: Server, seed: int) -> None:
+    assert not list(islice(by_plain_sql(server, seed, 2_000), 3))
+    assert not list(islice(exact(server, seed, 1_000), 3))
 
 
 def by_plain_sql(server: Server, seed: int, wanted: int) -> Iterator[str]:
     """Texts of which a row meets WHERE, by PostgreSQL's own reading of it, and lies outside the region."""
     rng = random.Random(seed)
-    writer, seen = Narrow(rng), 0
+    writer, seen, tried = Narrow(rng), 0, 0
     while seen < wanted:
-        if seen % 50 == 0:
+        if tried % 200 == 0:
             fill(server, rng)
+        tried += 1
         where = writer.condition()
         text = f"SELECT count(*) FROM stay WHERE {where}"
         if "zone" in where or "sex" in where or not server.reads(text):
@@ -238,10 +246,11 @@ def test_every_row_that_meets_where_lies_in_the_region(server: Server) -> None:
 def exact(server: Server, seed: int, wanted: int) -> Iterator[str]:
     """Conditions that a region is said to tell exactly, and of which some row knows better."""
     rng = random.Random(seed)
-    writer, seen = Narrow(rng), 0
+    writer, seen, tried = Narrow(rng), 0, 0
     while seen < wanted:
-        if seen % 50 == 0:
+        if tried % 200 == 0:
             fill(server, rng)
+        tried += 1
         where = writer.condition(2)
         text = f"SELECT count(*) FROM stay WHERE {where}"
         if "zone" in where or "sex" in where or not server.reads(text):
