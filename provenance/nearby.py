@@ -49,15 +49,20 @@ class Nearby:
     """The facts of one relation that add up the same thing."""
 
     def __init__(
-        self, relation: Relation, facts: Sequence[Fact], asked: Iterable[Region], kept: Collection[str] = ()
+        self,
+        relation: Relation,
+        facts: Sequence[Fact],
+        asked: Iterable[Region],
+        kept: Collection[str] = (),
+        additive: bool = True,
     ) -> None:
-        """``kept`` attributes are not relaxed."""
+        """``kept`` attributes are not relaxed; what is not ``additive`` is told as it is, one fact at a time."""
         mentioned = {name for region in asked for name, _ in region.sides}
         mentioned |= {name for fact in facts for cell in fact.shape.cells for name, _ in cell.sides}
         plain = space_of(relation, mentioned)
         # Regions that keep them come first.
         heavy = 1 + _HEAVIER * len(plain.axes)
-        self._kept = tuple(kept)
+        self._kept, self._additive = tuple(kept), additive
         self._plain, self._space = plain, replace(plain, weights=dict.fromkeys(kept, heavy))
         self._axes = {axis.name: axis for axis in self._space.axes}
         self._released = Released(self._space)
@@ -65,8 +70,10 @@ class Nearby:
         for fact in facts:
             self._add(fact)
 
-    def find(self, asked: Region) -> Near | None:
+    def find(self, asked: Region, thorough: bool = True) -> Near | None:
         """The nearest region that the facts have a number of, then the most precise; None if there is none.
+
+        Combinations of many facts are looked for only if it is to be ``thorough``: that takes tenths of a second.
 
         *Guarantee*: which facts are put together depends on regions and variances only, and the number on nothing but
         their values; the region is told exactly, as far as columns keep to their declared domains.
@@ -76,10 +83,13 @@ class Nearby:
             return None
         found: list[Near] = []
         known = self._released
-        for relaxed in (relax(known, asked), from_answers(known, asked)):
+        ways = [relax(known, asked) if self._additive else relax(known, asked, most=1)]
+        if self._additive and thorough:
+            ways.append(from_answers(known, asked))
+        for relaxed in ways:
             if relaxed is not None:
                 found.append(_near(relaxed, relaxed.value(known.values)))
-        for fact, synopsis, places in self._grids:
+        for fact, synopsis, places in self._grids if self._additive else ():
             relaxed = from_synopsis(self._space, synopsis, asked)
             if relaxed is not None:
                 numbers = [int(fact.values[places[t.source]]) for t in relaxed.terms if isinstance(t.source, int)]

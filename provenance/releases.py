@@ -32,9 +32,10 @@ FROM provenance.release r LEFT JOIN provenance.knowledge k ON k.release = r.id A
 WHERE r.relation_id = %s AND r.data_version = %s AND r.digest = ANY(%s) ORDER BY r.id"""
 
 _SHAPES = """
-SELECT DISTINCT ON (r.digest) r.digest, r.shape
+SELECT r.digest, min(r.shape)
 FROM provenance.release r JOIN provenance.knowledge k ON k.release = r.id AND k.analyst = %s
-WHERE r.relation_id = %s AND r.data_version = %s AND r.summed = %s ORDER BY r.digest LIMIT %s"""
+WHERE r.relation_id = %s AND r.data_version = %s AND r.summed = %s
+GROUP BY r.digest ORDER BY max(r.id) DESC LIMIT %s"""
 
 _WHOLE = "SELECT id, values FROM provenance.release WHERE id = ANY(%s)"
 _PART = "SELECT release, values FROM provenance.knowledge WHERE analyst = %s AND release = %s AND drawn = %s"
@@ -123,7 +124,7 @@ class Releases:
     async def shapes(
         self, analyst: str, relation_id: int, data_version: int, summed: str, most: int
     ) -> dict[Place, Shape]:
-        """The views that add up one thing and of which the analyst knows something.
+        """The latest views that add up one thing and of which the analyst knows something.
 
         *Guarantee*: nothing that only other analysts know.
         """

@@ -1,8 +1,9 @@
 """What a released view is a picture of: what is added up, over which rows, told apart by which values.
 
 Answers can be put together only if they add up the same thing and each row counts in them once and in full. That is so
-for a row unit: a person's rows are bounded in each question by itself. So only questions about rows of one table whose
-conditions have a form as a region, grouped by columns of it, have a shape.
+for a row unit. A person's rows are bounded in each question by itself: such numbers are not added up, and only those of
+questions with the same bounds and keys stand for each other. Only questions about one table whose conditions have a
+form as a region, grouped by columns of it, have a shape.
 """
 
 from __future__ import annotations
@@ -50,10 +51,10 @@ def shape_of(question: Question, statistic: int, cells: Cells, most: int = MOST_
     """The shape of one statistic over the cells of a question; None where it has none.
 
     *Guarantee*: a row adds to the exact number of a cell what ``summed`` says, if it lies in the cell's region, and
-    nothing otherwise.
+    nothing otherwise; for a person unit, as far as the bounds on persons let it.
     """
     terms = question.statistics[statistic].terms
-    if question.unit.column is not None or len(terms) != 1 or terms[0][1] != 1 or question.having is not None:
+    if len(terms) != 1 or terms[0][1] != 1 or question.having is not None:
         return None
     if len(cells.blocks) != 1 or not 0 < cells.size <= most:
         return None
@@ -67,8 +68,12 @@ def shape_of(question: Question, statistic: int, cells: Cells, most: int = MOST_
         if len(sides) != cells.size:
             return None
         regions = [region.intersection(side) for region, side in zip(regions, sides, strict=True)]
-    measure = question.measures[terms[0][0]]
-    return Shape(_digest(measure_form(replace(measure, filter=None))), tuple(regions))
+    form = measure_form(replace(question.measures[terms[0][0]], filter=None))
+    unit = question.unit
+    if unit.column is not None:
+        persons = sorted(column.name for column in unit.column)
+        form = [*form, persons, unit.max_groups, unit.max_rows, sorted(name for name, _ in keys)]
+    return Shape(_digest(form), tuple(regions))
 
 
 def _digest(form: Sequence[object]) -> str:

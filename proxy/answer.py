@@ -30,7 +30,7 @@ from proxy.bill import bill, promised, sentence
 from proxy.conversation import Conversation, Reading
 from proxy.numbers import Ways, drawn, told, ways
 from proxy.plan import Plan, StatementPlan, shares_views
-from proxy.relaxed import instead
+from proxy.relaxed import Unpaid, instead
 from proxy.remembered import remembered
 from proxy.reuse import from_known
 from proxy.rows import columns_of, groups_of, kept_of
@@ -88,8 +88,8 @@ async def answer(runtime: Runtime, asker: Asker, text: str, reading: Reading, sh
             async with runtime.turns.of(sameness(asker, each) for each in planned.plans if not each.free):
                 try:
                     return await _answer(runtime, asker, house, planned, reading, wishes, text, {})
-                except LimitReached as refusal:
-                    near = await instead(runtime, asker.name, planned, wishes, refusal)
+                except Unpaid as unpaid:
+                    near = await instead(runtime, asker.name, planned, wishes, unpaid.refusal)
                 given = {sameness(asker, each): stored for each, stored in near}
                 return await _answer(runtime, asker, house, planned, reading, wishes, text, given)
         except StaleCatalog:
@@ -129,7 +129,10 @@ async def _answer(
         # The reader is there before the till: what cannot be read costs nothing.
         async with runtime.backend.reader() if any(one.looks for one in asked.values()) else nullcontext() as reader:
             also = [statement for one in asked.values() if one.ways is not None for statement in one.ways.also]
-            receipts = await runtime.ledger.charge_all([one.charge for one in asked.values()], also)
+            try:
+                receipts = await runtime.ledger.charge_all([one.charge for one in asked.values()], also)
+            except LimitReached as refusal:
+                raise Unpaid(refusal) from None
             waiting = dict(zip(asked, receipts, strict=True))
             for same, one in asked.items():
                 receipt = waiting.pop(same)

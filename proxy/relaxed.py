@@ -2,6 +2,7 @@
 
 A count or a sum that a limit refuses is put together from releases that the analyst knows already. The notice and the
 bill tell the region that was really answered, how far it lies from the asked one, and the noise. It costs nothing.
+Groups are decided by such numbers: each leans by what its noise exceeds with its part of beta.
 
 *Guarantee*: the answer is a function of public regions and of numbers that the analyst has been told already.
 """
@@ -11,12 +12,15 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import reduce
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from mechanisms.condition import And, Condition, Leaf, Or
 from mechanisms.synopsis import estimate
 from mechanisms.values import Noisy
 from provenance.errors import LimitReached
@@ -25,19 +29,24 @@ from provenance.releases import Releases
 from provenance.shape import Shape, shape_of
 from provenance.synopses import Stored
 from provenance.told import told
+from proxy.bill import Groups
 from proxy.plan import Plan, StatementPlan, lattice_unit
+from proxy.rows import groups_of
 from proxy.runtime import Runtime
 from proxy.wishes import Wishes
 from sqlrewrite import spelled
 from sqlrewrite.catalog import Relation
 from sqlrewrite.cells import key_text
-from sqlrewrite.question import ColumnRef, Question
+from sqlrewrite.minimise import prime_implicants
+from sqlrewrite.problem import thresholds
+from sqlrewrite.question import Atom, ColumnRef, Question
 
 _MOST_GROUPS = 100
 _MOST_VIEWS = 200
 _NOTHING = Fraction(0)
 
-_OFFER = "SET veil.on_exhausted = 'relax' has it answered for a nearby region, from what you already know."
+_PROMISE = "nearby regions: beta holds for those that are told, and for thresholds not chosen from these numbers"
+_OFFER = "SET veil.on_exhausted = 'relax' may have it answered for a nearby region, from what you already know."
 _NO_BOUNDS = "Ask without veil.low, veil.high and veil.stddev: a relaxed answer has its deviation in the bill."
 _IN_VAIN = "Nothing that you know already adds up to a number near this one."
 
@@ -51,7 +60,32 @@ class Relaxed:
     def stored(self, each: Plan) -> Stored:
         """As an answer; a number between two lattice points goes to the nearer one."""
         values = [[math.floor(near.value + Fraction(1, 2)) for near in row] for row in self.rows]
-        return Stored(Noisy(np.array(values, dtype=np.int64)), facts={"relaxed": self.told(each)})
+        noisy, having = Noisy(np.array(values, dtype=np.int64)), each.question.having
+        facts: dict[str, Any] = {"relaxed": self.told(each)}
+        if having is None:
+            return Stored(noisy, facts=facts)
+        beta = float(each.beta) / max(len(part) for part in prime_implicants(having))
+        tests = 0 if each.staged is None else len(each.staged.atoms)
+        facts |= {"promise": _PROMISE, "betas": [beta] * tests, "uncertain": [None] * tests}
+        kept = self._holds(having, groups_of(each, noisy), beta)
+        return Stored(noisy, np.flatnonzero(kept).astype(np.int64), facts)
+
+    def _holds(self, condition: Condition[Atom], groups: Groups, beta: float) -> NDArray[np.bool_]:
+        """Which groups are kept.
+
+        *Guarantee*: a group whose told regions qualify is missed at one atom with probability beta at most: sums of
+        discrete Gaussians have Gaussian tails, P[X >= t] <= exp(-t^2 / 2 variance).
+        """
+        match condition:
+            case Leaf(atom):
+                spread = np.array([float(near.variance) for near in self.rows[atom.statistic]])
+                shift = np.ceil(np.sqrt(2 * spread * math.log(1 / beta))).astype(np.int64)
+                beyond = (groups.noisy.row(atom.statistic) - thresholds(atom, groups.keys)) * atom.direction
+                return np.asarray(beyond >= -shift)
+            case And(parts):
+                return reduce(np.logical_and, (self._holds(part, groups, beta) for part in parts))
+            case Or(parts):
+                return reduce(np.logical_or, (self._holds(part, groups, beta) for part in parts))
 
     def told(self, each: Plan) -> list[dict[str, Any]]:
         """For each number the region that it really is of, the relaxation error, and the standard deviation."""
@@ -75,14 +109,20 @@ class Relaxed:
         return entries
 
 
+class Unpaid(Exception):  # noqa: N818 (a turn of the route, not a fault)
+    """The till has refused, and nothing was spent."""
+
+    def __init__(self, refusal: LimitReached) -> None:
+        self.refusal = refusal
+
+
 async def instead(
     runtime: Runtime, analyst: str, planned: StatementPlan, wishes: Wishes, refusal: LimitReached
 ) -> list[tuple[Plan, Stored]]:
     """What stands for the questions of a statement that cannot be paid for; the refusal if there is nothing."""
     asked = [each for each in planned.plans if not each.free]
     if not wishes.relax:
-        if all(each.question.having is None for each in asked):
-            refusal.hint = f"{refusal.hint} {_OFFER}"
+        refusal.hint = f"{refusal.hint} {_OFFER}"
         raise refusal
     if any(part.bounds for part in planned.parts):  # they are worked out from noise that is not there
         refusal.hint = f"{refusal.hint} {_NO_BOUNDS}"
@@ -99,12 +139,13 @@ async def instead(
 
 async def nearby(store: Releases, analyst: str, each: Plan) -> Relaxed | None:
     """What the analyst knows near the numbers of a question; None where one of them has nothing near it."""
-    if each.cells is None or each.question.having is not None or not each.question.statistics:
+    if each.cells is None or not each.question.statistics:
         return None
+    question = replace(each.question, having=None)
     rows: list[tuple[Near, ...]] = []
-    for place in range(len(each.question.statistics)):
-        asked = shape_of(each.question, place, each.cells, _MOST_GROUPS)
-        near = None if asked is None else await _row(store, analyst, each.question, asked)
+    for place in range(len(question.statistics)):
+        asked = shape_of(question, place, each.cells, _MOST_GROUPS)
+        near = None if asked is None else await _row(store, analyst, question, asked)
         if near is None:
             return None
         rows.append(near)
@@ -115,15 +156,16 @@ async def _row(store: Releases, analyst: str, question: Question, asked: Shape) 
     """One number near that of each group; groups stay apart, so that none is taken for another."""
     keys = {key.expression.name for key in question.keys if isinstance(key.expression, ColumnRef)}
     facts = await _facts(store, analyst, question.relation, asked.summed)
-    return await asyncio.to_thread(_nearest, question.relation, facts, asked, keys)
+    return await asyncio.to_thread(_nearest, question, facts, asked, keys)
 
 
-def _nearest(relation: Relation, facts: Sequence[Fact], asked: Shape, keys: Set[str]) -> tuple[Near, ...] | None:
-    known = Nearby(relation, facts, asked.cells, keys)
+def _nearest(question: Question, facts: Sequence[Fact], asked: Shape, keys: Set[str]) -> tuple[Near, ...] | None:
+    known = Nearby(question.relation, facts, asked.cells, keys, additive=question.unit.column is None)
     found: list[Near] = []
     for region in asked.cells:
         # No row can be in a group that WHERE leaves out.
-        near = Near(region, _NOTHING, _NOTHING, _NOTHING) if region.empty else known.find(region)
+        nothing = Near(region, _NOTHING, _NOTHING, _NOTHING) if region.empty else None
+        near = nothing or known.find(region, thorough=len(asked.cells) == 1)
         if near is None:
             return None
         found.append(near)

@@ -32,8 +32,8 @@ from sqlrewrite.view import View
 CELLS = 3
 GRID = Grid(1, 1)
 VIEWS = (View(("age",), "count(*)", "by age"), View(("sex",), "count(*)", "by sex"))
-COUNT: Any = SimpleNamespace(statistics=(SimpleNamespace(terms=((0, 1),)),), measures=(None,))
-"""As much of a question as the release of one statistic looks at."""
+COUNT: Any = SimpleNamespace(statistics=(SimpleNamespace(terms=((0, 1),)),), measures=(None,), having=True)
+"""As much of a question as the release of one statistic looks at; with a HAVING it has no shape."""
 
 # Without the triggers that forbid it: a database of its own for each example would cost more than the example does.
 ANEW = """

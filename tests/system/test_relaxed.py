@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,7 @@ from proxies import Proxy, charges, new_analyst, running_proxy
 from scipy.stats import chi2
 
 MARGIN = "400u"
+LEAN = math.sqrt(2 * math.log(20))  # deviations, for a beta of 0.05
 FIRST, SECOND, THIRD = ("age < 20", "age BETWEEN 20 AND 39", "age BETWEEN 40 AND 59")
 
 
@@ -99,11 +101,13 @@ def test_a_refused_count_is_answered_for_the_region_that_is_told(asker: Asker, h
         asker.ask(counting(where))
     asker.allow("0.001")
     paid = charges(house.upstream, asker.name)
-    asker.number(counting("age BETWEEN 19 AND 41"))
+    value = asker.number(counting("age BETWEEN 19 AND 41"))
     (told,) = asker.relaxed()
     message, bill = asker.notices[-1]
     assert told["region"] == "age BETWEEN 20 AND 39" and told["aggregate"] == "count(*)"
     assert 0 < told["error"] < 0.1 and told["stddev"] > 100
+    # Noise with Gaussian tails is that far off once in 10^10 times.
+    assert abs(value - true_count(house, told["region"])) < 7 * told["stddev"]
     assert "count(*) WHERE age BETWEEN 20 AND 39" in message and "relaxation error" in message
     assert (bill["mechanism"], bill["charged"], bill["epsilon"], bill["reused"]) == ("relax", "0", 0, True)
     assert charges(house.upstream, asker.name) == paid
@@ -130,6 +134,19 @@ def test_sums_are_relaxed_too_and_counts_are_no_sums(asker: Asker) -> None:
     assert "Nothing that you know" in str(asker.refused(counting("age < 50")).diag.message_hint)
 
 
+def test_numbers_about_persons_are_told_as_they_are_and_not_added_up(asker: Asker) -> None:
+    def orders(where: str) -> str:
+        return f"SELECT count(*) FROM orders WHERE {where}"
+
+    low, high = (asker.number(orders(where)) for where in ("amount < 100", "amount >= 100"))
+    by_category = asker.ask("SELECT category, count(*) FROM orders GROUP BY category")
+    asker.allow("0.001")
+    assert asker.number(orders("amount < 120")) == low
+    assert asker.relaxed()[0]["region"] == "amount BETWEEN 0.00 AND 99.99"
+    assert asker.number(orders("amount < 500")) in (low, high)
+    assert asker.ask("SELECT category, count(*) FROM orders WHERE amount < 499 GROUP BY category") == by_category
+
+
 def test_cells_of_a_known_histogram_are_added_up(asker: Asker) -> None:
     known = dict(asker.ask("SELECT disease, count(*) FROM patient_data GROUP BY disease"))
     asker.allow("0.001")
@@ -147,6 +164,21 @@ def test_groups_stay_apart(asker: Asker) -> None:
         ([name], f"gender = '{name}'") for name, _ in known
     ]
     asker.refused("SELECT disease_type, count(*) FROM patient_data GROUP BY disease_type")
+
+
+@pytest.mark.parametrize("mechanism", ["auto", "tslm"])
+def test_groups_are_decided_by_nearby_numbers(asker: Asker, house: Proxy, mechanism: str) -> None:
+    known = dict(asker.ask("SELECT disease, count(*) FROM patient_data GROUP BY disease"))
+    asker.session.execute(f"SET veil.mechanism = '{mechanism}'".encode())
+    asker.allow("0.001")
+    paid = charges(house.upstream, asker.name)
+    kept = asker.ask("SELECT disease FROM patient_data WHERE age <= 99 GROUP BY disease HAVING count(*) > 2000")
+    told = {each["group"][0]: each for each in asker.relaxed()}
+    assert told.keys() == known.keys()
+    assert all(each["region"] == f"disease = '{name}'" for name, each in told.items())
+    leaning = {name for name, each in told.items() if known[name] >= 2001 - math.ceil(LEAN * each["stddev"])}
+    assert {name for (name,) in kept} == leaning
+    assert "regions" in asker.notices[-1][1]["promise"] and charges(house.upstream, asker.name) == paid
 
 
 def test_without_the_wish_the_refusal_stands_and_says_what_could_be_had(new_asker: Callable[..., Asker]) -> None:
@@ -168,15 +200,23 @@ def test_once_the_purse_is_full_again_the_question_itself_is_answered(asker: Ask
     assert "relaxed" not in asker.notices[-1][1] and asker.notices[-1][1]["epsilon"] > 0
 
 
+def test_another_word_is_no_wish(asker: Asker) -> None:
+    asker.session.execute("SET veil.on_exhausted = 'panic'")
+    with pytest.raises(psycopg.Error) as refusal:
+        asker.ask(counting(FIRST))
+    assert refusal.value.sqlstate == "22023" and "error, relax" in str(refusal.value.diag.message_hint)
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "SELECT disease FROM patient_data GROUP BY disease HAVING count(*) > 2000",
+        "SELECT gender FROM patient_data GROUP BY gender HAVING avg(age) > 50 AND count(*) > 100",
         "SELECT avg(age) FROM patient_data",
         counting("age % 2 = 0"),
         counting("age IN (1, 50)"),
         "SELECT count(*), veil.low(count(*)) FROM patient_data WHERE age < 21",
-        "SELECT count(*) FROM orders",
+        "SELECT count(*) FROM orders WHERE amount < 100",
     ],
 )
 def test_what_has_no_nearby_number_is_refused_as_before(asker: Asker, text: str) -> None:
