@@ -14,6 +14,7 @@ from psycopg_pool import AsyncConnectionPool
 
 from mechanisms.loss import Coin
 from provenance import entries, ledger_sql, outlook
+from provenance.accountant import not_active
 from provenance.constraints import Constraints
 from provenance.domain import MOST_GROUPS, Column, Listing, listing, with_domain
 from provenance.migrate import READER_ROLE, derive, role_password
@@ -23,6 +24,10 @@ from sqlrewrite.catalog import Attribute, Catalog, Histogram, Key, Kind, Relatio
 log = logging.getLogger(__name__)
 
 Pool = AsyncConnectionPool[AsyncConnection[TupleRow]]
+
+_VERIFIER = "SCRAM-SHA-256$"
+_SET_PASSWORD = """
+SELECT provenance.set_password(a.name, %(verifier)s) FROM provenance.analyst a WHERE a.name = %(name)s AND a.active"""
 
 _VERSIONS = """
 SELECT d.registry_version, d.coin, d.conversion_delta, d.payment_delta,
@@ -191,6 +196,16 @@ class Registry:
         )
         verifier, analyst, administrator = row
         return Account(name, verifier, administrator) if verifier and (analyst or administrator) else None
+
+    async def set_password(self, analyst: str, password: str) -> None:
+        """Give an active analyst another password; a plain one is hashed here, so that no server ever logs it."""
+        async with outlook.connected(self._pool) as conn:
+            if not password.startswith(_VERIFIER):
+                made = conn.pgconn.encrypt_password(password.encode(), analyst.encode(), b"scram-sha-256")
+                password = made.decode()
+            changed = await (await conn.execute(_SET_PASSWORD, {"name": analyst, "verifier": password})).fetchone()
+        if changed is None:
+            raise not_active(analyst)
 
     async def derived_password(self, role: str) -> str:
         """The password of a database role that pgveil made."""

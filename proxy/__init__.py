@@ -7,7 +7,7 @@ limits and charges are kept. This room moves bytes and messages and decides who 
 
 The route of one question, in the order of the files::
 
-    server          a socket; the client's first packets, TLS, SCRAM           codec, auth; login to the shadow: login
+    server          a socket; the client's first packets, TLS, SCRAM     codec, tls, auth, binding; to the shadow: login
     session         whole messages, in order (``protocol`` says which may come)  codec, messages, body
     route           may it name a protected relation? no: to the shadow, byte for byte (``link``), and that is all
     asking          yes: it waits for its turn; a portal is held until it is executed
@@ -31,6 +31,7 @@ The route of one question, in the order of the files::
 
 Around it: ``runtime`` (pools, and the registry as it stands now), ``standing`` (that and what is left, in one look),
 ``kept`` and ``recent`` (what was answered before, in memory), ``reports`` (``veil.budget`` and ``veil.question``),
+``help`` (``veil.help()``), ``passwords`` (an analyst's own),
 ``expected`` (what PostgreSQL still owes a session), ``shadow`` with ``survey``, ``blueprint`` and
 ``powerless`` (how the copy is made, and the role that can do nothing), ``embedded`` and ``postmaster`` (the PostgreSQL
 that pgveil starts by itself), ``errors`` (every refusal of this room, and the one place where a refusal becomes bytes),

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from mechanisms.errors import Refusal
 from proxy import messages as m
-from proxy import reports
+from proxy import passwords, reports
 from proxy.answer import Answered, Asker, answer
 from proxy.conversation import Conversation, Portal, Prepared, Reading
 from proxy.encodings import recoded
@@ -26,6 +26,7 @@ from proxy.runtime import Runtime
 from proxy.wrapped import Placed, moved
 from sqlrewrite.blocks import Name
 from sqlrewrite.errors import NotAnswered, SyntaxNotRead, UnknownColumn, WouldShowRows
+from sqlrewrite.password import new_password
 from sqlrewrite.probe import emptied
 from sqlrewrite.split import split
 from sqlrewrite.wrapper import execution, prepared, wrapper
@@ -103,7 +104,9 @@ class Asking:
     async def _run(self, piece: str, alone: bool, single: bool, last: bool) -> None:
         """One statement of a script; for the end of a question that is the whole script nobody waits."""
         link, conversation, answered = self._link, self.conversation, False
-        if self._runtime.router.is_plain(piece.encode()) and execution(piece) is None:
+        if (secret := passwords.hidden_portal(piece)) is not None:
+            await self._fill(_UNNAMED, secret, held=None, alone=alone)
+        elif self._runtime.router.is_plain(piece.encode()) and execution(piece) is None:
             await self._report(piece)
             link.send(m.PARSE, m.encode_parse(_UNNAMED, piece, (), conversation.codec), drop)
             link.send(m.BIND, m.encode_bind(_UNNAMED, _UNNAMED), drop)
@@ -118,6 +121,10 @@ class Asking:
     async def _fill(self, name: str, portal: Portal, *, held: str | None, alone: bool, single: bool = True) -> bool:
         """Put the answer to a question behind its portal; False if it turned out to be none."""
         text, asked = portal.question.text, portal
+        if portal.question.secret is not None:
+            await self._change_password(portal.question.secret)
+            self.conversation.native(name, portal)
+            return False
         if prepared(text) is not None:  # PostgreSQL keeps it, and nothing is paid before it is executed
             self.conversation.native(name, portal)
             return False
@@ -184,6 +191,15 @@ class Asking:
         for report in reports.named(text.encode()):
             rows = await self._runtime.reports.rows(report, self._asker.name)
             self.conversation.configure(reports.SETTING.format(report), rows)
+
+    async def _change_password(self, text: str) -> None:
+        """Store what the analyst wants to log in with from now on."""
+        escapes = self._link.parameters.get("standard_conforming_strings") == "off"
+        password = passwords.checked(new_password(text, self._asker.name, escapes))
+        await self.conversation.attempt(passwords.STAND_IN)
+        await self._runtime.registry.set_password(self._asker.name, password)
+        if self._link.status != m.IDLE:
+            self._tell(notice(passwords.NOTICE))
 
     def _concerned(self, reading: Reading) -> bool:
         """Whether a protected relation is really meant: a temporary table may bear the same name."""

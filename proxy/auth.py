@@ -1,4 +1,4 @@
-"""Who is there: SCRAM-SHA-256 on both sides, the TLS context, and cancel keys.
+"""Who is there: SCRAM-SHA-256 on both sides, with channel binding on the server's, and cancel keys.
 
 The cryptography is scramp's. Two things about PostgreSQL's dialect are handled here: the user name inside the SCRAM
 message is ignored (libpq leaves it empty, which scramp would refuse; the StartupMessage's name counts), and
@@ -13,17 +13,17 @@ import hashlib
 import hmac
 import re
 import secrets
-import ssl
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from scramp import ScramClient, ScramException, ScramMechanism
 from scramp.core import ServerError
 
-from proxy.errors import AuthenticationFailed, ProtocolViolation
+from proxy.binding import TYPE
+from proxy.errors import AuthenticationFailed, InvalidAuthorization, ProtocolViolation
 
 MECHANISM: Final = "SCRAM-SHA-256"
+PLUS: Final = f"{MECHANISM}-PLUS"  # with channel binding
 ITERATIONS: Final = 4096  # PostgreSQL's own default; a mock verifier must look like the usual one
 _VERIFIER: Final = re.compile(r"SCRAM-SHA-256\$(\d{1,8}):([A-Za-z0-9+/=]+)\$([A-Za-z0-9+/=]+):([A-Za-z0-9+/=]+)")
 
@@ -70,32 +70,35 @@ class ScramExchange:
     is as stable, and the work is the same as for a wrong password: the mock verifier is made in either case.
     """
 
-    def __init__(self, user: str, verifier: str | None, mock_secret: bytes) -> None:
+    def __init__(self, user: str, verifier: str | None, mock_secret: bytes, binding: bytes | None = None) -> None:
         mock = mock_verifier(user, mock_secret)
         known = parse_verifier(mock if verifier is None else verifier)
         self._doomed = verifier is None or known is None
         if known is None:
             known = parse_verifier(mock)
             assert known is not None
-        keys = (known.salt, known.stored_key, known.server_key, known.iterations)
+        self._keys = (known.salt, known.stored_key, known.server_key, known.iterations)
         self._user = user
-        self._server: Any = ScramMechanism(MECHANISM).make_server(lambda _: keys)
+        self._binding = binding
+        self._server: Any = None
+        self.mechanisms = (MECHANISM,) if binding is None else (PLUS, MECHANISM)
 
-    def first(self, data: bytes | None) -> bytes:
+    def first(self, data: bytes | None, mechanism: str = MECHANISM) -> bytes:
         """Client-first in, server-first out."""
+        if mechanism not in self.mechanisms:
+            raise ProtocolViolation("client selected an invalid SASL authentication mechanism")
+        if self._server is not None:
+            raise ProtocolViolation("malformed SCRAM message", detail="The exchange has begun already.")
         if data is None:
             raise ProtocolViolation("malformed SCRAM message", detail="The client's first message is missing.")
         message = _text(data)
         header, comma, bare = _split_header(message)
-        if header.startswith("p"):
-            raise ProtocolViolation(
-                "malformed SCRAM message",
-                detail="The client selected SCRAM-SHA-256 without channel binding, "
-                "but the SCRAM message includes channel binding data.",
-            )
+        self._check_flag(header.partition(",")[0], mechanism)
         name, _, rest = bare.partition(",")
         if not name.startswith("n="):
             raise ProtocolViolation("malformed SCRAM message", detail="The user name attribute is missing.")
+        bound = (TYPE, self._binding) if mechanism == PLUS else None
+        self._server = ScramMechanism(mechanism).make_server(lambda _: self._keys, bound)
         try:
             self._server.set_client_first(f"{header}{comma}n=*,{rest}")
             self._server.client_first_bare = bare  # the proof is over what the client really sent
@@ -104,14 +107,44 @@ class ScramExchange:
             raise _malformed(error) from None
         return answer.encode()
 
+    def _check_flag(self, flag: str, mechanism: str) -> None:
+        """What the client says of channel binding must fit what it chose and what it was offered.
+
+        *Guarantee*: a client that could bind and was made to believe that we cannot (``y``) is not let in.
+        """
+        if flag.startswith("p"):
+            if mechanism != PLUS:
+                raise ProtocolViolation(
+                    "malformed SCRAM message",
+                    detail=f"The client selected {MECHANISM} without channel binding, "
+                    "but the SCRAM message includes channel binding data.",
+                )
+            if flag != f"p={TYPE}":
+                raise ProtocolViolation(f'unsupported SCRAM channel-binding type "{flag[2:]}"')
+        elif mechanism == PLUS:
+            raise ProtocolViolation(
+                "malformed SCRAM message",
+                detail=f"The client selected {PLUS}, but the SCRAM message does not include channel binding data.",
+            )
+        elif flag == "y" and PLUS in self.mechanisms:
+            raise InvalidAuthorization(
+                "SCRAM channel binding negotiation error",
+                detail="The client supports SCRAM channel binding but thinks the server does not. "
+                "However, this server does support channel binding.",
+            )
+
     def final(self, data: bytes) -> bytes:
         """Client-final in, server-final out: the user is who it says."""
+        if self._server is None:
+            raise ProtocolViolation("malformed SCRAM message", detail="The client's first message is missing.")
         try:
             self._server.set_client_final(_text(data))
             answer: str = self._server.get_server_final()
         except ScramException as error:
             if error.server_error is ServerError.INVALID_PROOF:
                 raise self._failed() from None
+            if error.server_error is ServerError.CHANNEL_BINDINGS_DONT_MATCH and self._server.m.name == PLUS:
+                raise InvalidAuthorization("SCRAM channel binding check failed") from None
             raise _malformed(error) from None
         if self._doomed:
             raise self._failed()
@@ -175,17 +208,6 @@ class ScramLogin:
 
 def _not_logged_in(error: Exception) -> ConnectionError:
     return ConnectionError(f"SCRAM login failed: {error}")
-
-
-def tls_context(cert: Path | str, key: Path | str) -> ssl.SSLContext:
-    """What we speak on the client's side: TLS 1.2 or later, and no session tickets, as PostgreSQL does."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET
-    context.num_tickets = 0
-    context.set_alpn_protocols(["postgresql"])
-    context.load_cert_chain(cert, key)
-    return context
 
 
 def new_cancel_key(length: int) -> bytes:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from proxy import help as guide
 from proxy import reports
 from proxy.veil_settings import SETTINGS
 
@@ -211,6 +212,7 @@ _VEIL = (
     "CREATE SCHEMA veil",
     "COMMENT ON SCHEMA veil IS 'pgveil: what you may spend and what you have asked'",
     *reports.ddl(),
+    *guide.ddl(),
     *_noise_functions(),
 )
 

@@ -24,6 +24,9 @@ SASL_LIMIT: Final = 2_048  # a SCRAM message is at most 1,024 bytes long there, 
 
 EMPTY_LIMIT: Final = 4  # the length word alone
 
+TLS_HANDSHAKE: Final = b"\x16"
+"""How a client begins that speaks TLS without asking (PostgreSQL 17); no packet is long enough to begin like this."""
+
 FRONTEND_LIMITS: Final[Mapping[int, int]] = (
     dict.fromkeys(m.FRONTEND_NAMES, SMALL_LIMIT)
     | dict.fromkeys((m.QUERY, m.PARSE, m.BIND, m.FUNCTION_CALL, m.COPY_DATA), LARGE_LIMIT)
@@ -149,6 +152,11 @@ class StartupReader:
     def leftover(self) -> bytes:
         """Bytes that arrived and are not yet part of a packet."""
         return self._rest
+
+    @property
+    def untouched(self) -> bool:
+        """Whether nothing has come yet: then the first byte tells a TLS handshake from a packet."""
+        return not self._rest and not self._asked
 
     def refuse_leftover(self) -> None:
         """To be called before the answer to an encryption request."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from proxy import messages as m
@@ -57,6 +57,7 @@ class Prepared:
     text: str
     oids: tuple[int, ...] = ()
     wrapper: Wrapper | None = None  # what carried it: COPY or DECLARE
+    secret: str | None = field(default=None, repr=False)  # what the text stands for, if PostgreSQL must not see it
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,6 +322,10 @@ class Conversation:
                 hint="Give every output column an alias (AS name), or cast it.",
             )
         self._finishing.put(key, True, len(sql))
+
+    async def attempt(self, sql: str) -> None:
+        """Run a statement that changes nothing; PostgreSQL refuses it where it would refuse one that does."""
+        await self._query(sql, [])
 
     def configure(self, setting: str, value: str) -> None:
         """Set a setting of the session until its transaction ends."""

@@ -6,7 +6,7 @@ Nothing is spent and no data is read: everything here follows from the text, the
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_DOWN, Decimal
 from typing import Any
@@ -33,7 +33,7 @@ from proxy.wishes import Wishes
 from sqlrewrite.errors import NotAnswered
 from sqlrewrite.finish import array_text
 from sqlrewrite.generate import generate
-from sqlrewrite.lex import Kind, tokens
+from sqlrewrite.lex import Kind, Token, tokens
 from sqlrewrite.question import Atom, MeasureKind, Question
 
 _TEXT = 'SELECT v AS "QUERY PLAN" FROM pg_catalog.unnest(${}::pg_catalog.text[]) WITH ORDINALITY AS u(v, i) ORDER BY i'
@@ -67,12 +67,21 @@ def unwrap(text: str) -> Explained | None:
         raise NotAnswered(
             "EXPLAIN ANALYZE would run the question, and its times and row counts would tell about private rows",
             hint="Write EXPLAIN without ANALYZE: it tells the price and the expected error, and costs nothing.",
+            position=_place(these[:at], "analyze", "analyse"),
         )
     form = options.get("format", "text")
     if form not in ("text", "json"):
-        raise NotAnswered(f"EXPLAIN in {form} is not offered", hint="Write EXPLAIN (FORMAT JSON) or plain EXPLAIN.")
+        raise NotAnswered(
+            f"EXPLAIN in {form} is not offered",
+            hint="Write EXPLAIN (FORMAT JSON) or plain EXPLAIN.",
+            position=_place(these[:at], "format"),
+        )
     start = these[at].start if at < len(these) else len(text)
     return Explained(" " * start + text[start:], form == "json")
+
+
+def _place(these: Sequence[Token], *words: str) -> int | None:
+    return next((token.start + 1 for token in these if token.word in words), None)
 
 
 async def explain(

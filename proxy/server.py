@@ -15,8 +15,18 @@ from mechanisms.errors import Refusal
 from provenance.registry import Account
 from proxy import messages as m
 from proxy.answer import Asker
-from proxy.auth import MECHANISM, ScramExchange, new_cancel_key, tls_context
-from proxy.codec import LOGIN_LIMITS, CancelRequest, Frames, GSSENCRequest, SSLRequest, StartupMessage, StartupReader
+from proxy.auth import ScramExchange, new_cancel_key
+from proxy.binding import end_point
+from proxy.codec import (
+    LOGIN_LIMITS,
+    TLS_HANDSHAKE,
+    CancelRequest,
+    Frames,
+    GSSENCRequest,
+    SSLRequest,
+    StartupMessage,
+    StartupReader,
+)
 from proxy.errors import (
     AdminShutdown,
     DatabaseUnreachable,
@@ -33,6 +43,7 @@ from proxy.login import Greeting, Target, cancel, connect
 from proxy.protocol import Event, Machine
 from proxy.runtime import ADMIN_ROLE, Runtime
 from proxy.session import Session
+from proxy.tls import names_protocol, secure, tls_context
 
 log = logging.getLogger("pgveil")
 
@@ -48,8 +59,10 @@ class Server:
         self.runtime = runtime
         settings = runtime.settings
         self.tls: ssl.SSLContext | None = None
+        self.binding: bytes | None = None
         if settings.tls_cert is not None and settings.tls_key is not None:
             self.tls = tls_context(settings.tls_cert, settings.tls_key)
+            self.binding = end_point(settings.tls_cert)
         self.clients: set[Client] = set()
         self.by_pid: dict[int, Client] = {}
         self._listener: asyncio.Server | None = None
@@ -102,6 +115,7 @@ class Client(asyncio.Protocol):
         self._task: asyncio.Task[None] | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._upgrading = self._secured = False
+        self._early = b""  # what was decrypted before there was a transport to answer on
         self._target: Target | None = None
         self._greeting: Greeting | None = None
         self._background: set[asyncio.Task[None]] = set()
@@ -135,6 +149,8 @@ class Client(asyncio.Protocol):
         try:
             if self.session is not None:
                 self.session.receive(data)
+            elif self._upgrading and not self._secured:
+                self._early += data
             elif self._startup is not None:
                 self._open(data)
             else:
@@ -164,6 +180,12 @@ class Client(asyncio.Protocol):
     def _open(self, data: bytes) -> None:
         reader = self._startup
         assert reader is not None and self._transport is not None
+        if reader.untouched and not self._secured and data.startswith(TLS_HANDSHAKE):
+            if self.server.tls is None:
+                self._close()  # as PostgreSQL does: a client that speaks TLS reads nothing else
+            else:
+                self._upgrade(data)
+            return
         packet = reader.feed(data)
         while packet is not None:
             match packet:
@@ -172,10 +194,8 @@ class Client(asyncio.Protocol):
                     if self.server.tls is None or self._upgrading:
                         self._transport.write(b"N")
                     else:
-                        self._upgrading = True
                         self._transport.write(b"S")
-                        self._transport.pause_reading()
-                        self._spawn(self._secure())
+                        self._upgrade()
                     return
                 case GSSENCRequest():
                     reader.refuse_leftover()
@@ -193,20 +213,26 @@ class Client(asyncio.Protocol):
                     return
             packet = reader.feed(b"")
 
-    async def _secure(self) -> None:
+    def _upgrade(self, hello: bytes = b"") -> None:
+        assert self._transport is not None
+        self._upgrading = True
+        self._transport.pause_reading()
+        self._spawn(self._secure(hello))
+
+    async def _secure(self, hello: bytes) -> None:
         assert self._transport is not None and self.server.tls is not None
-        loop = asyncio.get_running_loop()
         try:
-            secured = await loop.start_tls(
-                self._transport, self, self.server.tls, server_side=True, ssl_handshake_timeout=10
-            )
+            self._transport = await secure(self._transport, self, self.server.tls, hello)
         except (OSError, ssl.SSLError):
             # uvloop tells nobody that a connection is lost in the middle of its handshake.
             self._transport.abort()
             self.connection_lost(None)
             return
         self._secured = True
-        self._transport = cast(asyncio.Transport, secured)
+        if hello and not names_protocol(self._transport):
+            self._close()
+        elif self._early:
+            self.data_received(self._early)
 
     async def _log_in(self, startup: StartupMessage) -> None:
         try:
@@ -242,12 +268,12 @@ class Client(asyncio.Protocol):
         await self._join(account, startup)
 
     async def _authenticate(self, user: str, account: Account | None) -> None:
-        exchange = ScramExchange(user, account.verifier if account else None, self.server.runtime.mock_secret)
-        self._write(m.encode_authentication_sasl([MECHANISM]))
+        binding = self.server.binding if self._secured else None
+        verifier = account.verifier if account else None
+        exchange = ScramExchange(user, verifier, self.server.runtime.mock_secret, binding)
+        self._write(m.encode_authentication_sasl(exchange.mechanisms))
         first = m.decode_sasl_initial(await self._inbox.get())
-        if first.mechanism != MECHANISM:
-            raise ProtocolViolation("client selected an invalid SASL authentication mechanism")
-        self._write(m.encode_sasl_continue(exchange.first(first.data)))
+        self._write(m.encode_sasl_continue(exchange.first(first.data, first.mechanism)))
         final = exchange.final(m.decode_sasl_response(await self._inbox.get()).data)
         if self._frames.pending or not self._inbox.empty():
             raise ProtocolViolation("received data after the last SASL message")

@@ -23,14 +23,13 @@ from proxy.conversation import Conversation, Portal, Prepared
 from proxy.errors import as_refusal, error_fields
 from proxy.expected import RELAYED, Sink, batch
 from proxy.link import FLUSH, Link, LinkLost
+from proxy.passwords import hidden, may_hide
 from proxy.protocol import Action, Event, Machine, State
 from proxy.route import PASS_ALL, Router
 from proxy.runtime import Runtime
-from proxy.veil_settings import SETTINGS
+from proxy.veil_settings import note_unknown
 
 Task: TypeAlias = Coroutine[None, None, None]
-_VEIL_NAME: Final = re.compile(rb"\bveil\.[a-z_][a-z0-9_$]{0,100}")
-_MENTIONED_LIMIT: Final = 1000  # names; who writes more unknown ones learns of the first thousand
 _WAITING_LIMIT: Final = 1 << 20  # bytes that a client may talk ahead while a question is answered
 _UNNAMED: Final = ""
 _QUERY: Final = RELAYED[m.QUERY]
@@ -187,20 +186,17 @@ class Session:
     # -- messages -----------------------------------------------------------------------------------------------
 
     def note_settings(self, text: bytes | str) -> None:
-        """Remember unknown ``veil.`` names: if one of them is set when a question comes, the question is refused."""
-        small = (text.encode() if isinstance(text, str) else text).lower()
-        if b"veil." in small:
-            for name in map(bytes.decode, _VEIL_NAME.findall(small)):
-                if name not in SETTINGS and len(self._mentioned) < _MENTIONED_LIMIT:
-                    self._mentioned.add(name)
+        note_unknown(text, self._mentioned)
 
     def _question(self, text: bytes) -> str | None:
         """The text, if it may be a question."""
         executes = (self._named or self._statements) and _EXECUTES.search(text)
         if text in self._router.passed and not executes:
             return None
-        self.note_settings(text)
-        plain = self._router.is_plain(text) and not reports.named(text) and not executes
+        secret = self._asking is not None and may_hide(text)
+        if not secret:
+            self.note_settings(text)
+        plain = not secret and self._router.is_plain(text) and not reports.named(text) and not executes
         if self._asking is None or b"\0" in text or plain:
             return None
         self._named = self._named or b"prepare" in text.lower()
@@ -229,7 +225,10 @@ class Session:
         text = self._question(rest[: rest.find(b"\0")])
         before = self._statements.pop(name, None)
         if text is not None:
-            self._statements[name] = Prepared(text, m.decode_parse(frame, self.conversation.codec).oids)
+            question = hidden(text, m.decode_parse(frame, self.conversation.codec).oids)
+            self._statements[name] = question
+            if question.secret is not None:
+                frame = m.encode(m.PARSE, b"\0".join((raw, question.text.encode(), rest.partition(b"\0")[2])))
         else:
             self._mixed = True
         if text is None and before is None:

@@ -138,6 +138,8 @@ CONSTRUCTS = {
     "Min": "min",
     "Max": "max",
     "Concat": "a constant in several pieces",
+    "SimilarTo": "SIMILAR TO",
+    "Collate": "COLLATE",
 }
 
 HINTS = {
@@ -172,7 +174,7 @@ def allow(parsed: Parsed, form: Form) -> None:
     for node in root.walk():
         fields: frozenset[str] | set[str] | None = ALLOWED.get(type(node))
         if fields is None or (isinstance(node, exp.Select) and node is not root):
-            raise refused(node, construct(node))
+            raise refused(node, construct(node), parsed.called(node))
         if isinstance(node, exp.Count) and node.this is None:
             raise SyntaxNotRead("count needs * or an expression", hint="write count(*)", position=position(node))
         if node is root:
@@ -190,11 +192,11 @@ def construct(node: exp.Expr) -> str:
     return type(node).__name__
 
 
-def refused(node: exp.Expr, key: str) -> Refusal:
-    """The refusal that names a construct which is not answered."""
-    name = CONSTRUCTS.get(key) or _plain_name(node, key)
-    called = node.name if isinstance(node, exp.Anonymous) else key
-    if key in SHOWS_ROWS or called.lower().endswith("agg"):
+def refused(node: exp.Expr, key: str, called: str = "") -> Refusal:
+    """The refusal that names a construct which is not answered, a function as it was ``called``."""
+    name = CONSTRUCTS.get(key) or _plain_name(node, key, called)
+    shown = node.name if isinstance(node, exp.Anonymous) else key
+    if key in SHOWS_ROWS or shown.lower().endswith("agg"):
         return WouldShowRows(
             f"{name} would show private values", hint="ask for counts, sums or averages", position=position(node)
         )
@@ -203,11 +205,11 @@ def refused(node: exp.Expr, key: str) -> Refusal:
     )
 
 
-def _plain_name(node: exp.Expr, key: str) -> str:
+def _plain_name(node: exp.Expr, key: str, called: str) -> str:
     if isinstance(node, exp.Anonymous):
         return f"the function {node.name.lower()}"
     if isinstance(node, exp.Func):
-        return f"the function {node.sql_name().lower()}"
+        return f"the function {called or node.sql_name().lower()}"
     if isinstance(node, exp.Select):
         return f"SELECT with {key.partition('.')[2].rstrip('_').upper()}"
     return f"the expression {key.partition('.')[0].upper()}"

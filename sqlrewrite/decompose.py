@@ -106,7 +106,7 @@ def decompose(
         )
     condition = None if isinstance(tree, bool) else normal_condition(minimise(_marked(tree, reading)))
     if condition is not None:
-        _guarded(condition, reading, text)
+        _guarded(condition, reading, node, text)
     return Decision(condition, None if filtering == Always(True) else filtering, tuple(reading.statistics))
 
 
@@ -333,7 +333,7 @@ def _guards(over: Linear, reading: _Reading) -> frozenset[int]:
     return frozenset(own | {measures.rows(measures[place].filter) for place in over.terms})
 
 
-def _guarded(condition: Condition[Atom], reading: _Reading, text: str) -> None:
+def _guarded(condition: Condition[Atom], reading: _Reading, node: exp.Expr, text: str) -> None:
     """Every way to be true that holds an average holds a guard on its size too."""
     statistics = list(reading.statistics)
     for term in prime_implicants(condition):
@@ -355,6 +355,7 @@ def _guarded(condition: Condition[Atom], reading: _Reading, text: str) -> None:
                     f"{atom.text} on groups of any size cannot be decided with a bounded error",
                     hint=f"say from which size on groups count: HAVING ({text.strip()}) AND {guard};"
                     f" or SET veil.support = {GUARD}",
+                    position=next((position(part) for part in node.walk() if _shown(part) == atom.text), None),
                 )
 
 

@@ -39,6 +39,12 @@ class WouldShowRows(Refusal):
     sqlstate = "42501"
 
 
+class NotYours(Refusal):
+    """What belongs to another analyst."""
+
+    sqlstate = "42501"
+
+
 class WouldWrite(Refusal):
     """The statement would change protected rows."""
 

@@ -167,7 +167,7 @@ def parse(fragment: Fragment, form: Form) -> Parsed:
     """One fragment, read by sqlglot as PostgreSQL's dialect inside the smallest statement that can hold it."""
     text = form.value + fragment.text
     shift = fragment.start - len(form.value)
-    with placed(shift):
+    with placed(shift, fragment.start):
         tokens = gate(text)
         _plain_signs(tokens)
         if len(tokens) == len(gate(form.value)):
@@ -176,13 +176,12 @@ def parse(fragment: Fragment, form: Form) -> Parsed:
 
 
 @contextmanager
-def placed(shift: int) -> Iterator[None]:
-    """Refusals from inside have places in a fragment: they get their place in the statement."""
+def placed(shift: int, start: int) -> Iterator[None]:
+    """Refusals from inside get their place in the statement: that in the fragment, or that of the fragment itself."""
     try:
         yield
     except Refusal as refusal:
-        if refusal.position is not None:
-            refusal.position = max(1, refusal.position + shift)
+        refusal.position = max(1, refusal.position + shift) if refusal.position is not None else start + 1
         raise
 
 
@@ -241,9 +240,11 @@ def fold(word: str) -> str:
 
 
 def position(node: exp.Expr) -> int | None:
-    """Where the node begins, as a 1-based character, if sqlglot kept it."""
+    """Where the node begins, as a 1-based character, if sqlglot kept it; else where what it stands in does."""
     starts = [part.meta["start"] for part in node.walk() if "start" in part.meta]
-    return min(starts) + 1 if starts else None
+    if starts:
+        return int(min(starts)) + 1
+    return None if node.parent is None else position(node.parent)
 
 
 def bare(node: exp.Expr) -> exp.Expr:

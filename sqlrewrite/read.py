@@ -96,7 +96,7 @@ def read(
 
 def _fragment(fragment: Fragment, form: Form, scope: Scope, build: Callable[[exp.Expr, Reader], T]) -> T:
     parsed = parse(fragment, form)
-    with placed(parsed.shift):
+    with placed(parsed.shift, fragment.start):
         allow(parsed, form)
         account(parsed)
         root = parsed.root.args["where"].this if form is Form.CONDITION else parsed.root.expressions[0]
@@ -107,7 +107,7 @@ def _sources(
     fragment: Fragment, catalog: Catalog, resolve: Resolve, parameters: Parameters
 ) -> tuple[Scope, Predicate | None]:
     parsed = parse(fragment, Form.SOURCE)
-    with placed(parsed.shift):
+    with placed(parsed.shift, fragment.start):
         allow(parsed, Form.SOURCE)
         account(parsed)
         scope, rest = source(parsed, catalog, resolve, parameters)
@@ -166,12 +166,11 @@ def _having(
 def _key(fragment: Fragment, scope: Scope, bounded: Unit) -> GroupKey:
     found = simplest(_fragment(fragment, Form.EXPRESSION, scope, expression))
     if base_type(found.type_name) in FLOATS and isinstance(found, ColumnRef):
-        with placed(fragment.start):
-            raise NotAnswered(
-                f'"{found.name}" is a floating-point column and makes no groups',
-                hint="group by width_bucket(x, low, high, n) or round(x::numeric)",
-                position=1,
-            )
+        raise NotAnswered(
+            f'"{found.name}" is a floating-point column and makes no groups',
+            hint="group by width_bucket(x, low, high, n) or round(x::numeric)",
+            position=fragment.start + 1,
+        )
     constant = all(constant_per_unit(column, scope, bounded) for column in columns(found))
     return GroupKey(found, constant, _open(found, scope))
 

@@ -15,10 +15,17 @@ from dataclasses import dataclass, field
 
 import psycopg
 import pytest
+from hypothesis import HealthCheck, settings
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from proxy.embedded import OLDEST, temporary
+
+# How long an example takes is a fact about the machine, and which examples are tried is the same in every run: what a
+# landing is refused for must come again. ``--hypothesis-profile=search`` tries others each time.
+settings.register_profile("pgveil", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("pgveil")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

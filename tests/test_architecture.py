@@ -39,6 +39,7 @@ IO = {
         "server.py": "the clients",
         "shadow.py": "builds the shadow",
         "status.py": "pgveil status",
+        "tls.py": "secures a client's connection",
     },
     "provenance": {
         "chain.py": "the anchor",

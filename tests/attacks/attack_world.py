@@ -150,14 +150,14 @@ def proxy_here(upstream: str, shadow: str) -> Iterator[Hospital]:
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    assert started.wait(60)
+    assert started.wait(240)
     if failed:
         raise failed[0]
     try:
         yield Hospital(upstream, told["port"])
     finally:
         told["loop"].call_soon_threadsafe(told["stop"].set)
-        thread.join(20)
+        thread.join(120)
         home.cleanup()
 
 

@@ -86,7 +86,7 @@ class House:
 
     def asking(self) -> psycopg.Connection[Any]:
         place = {"host": "127.0.0.1", "port": self.port, "dbname": conninfo_to_dict(self.upstream)["dbname"]}
-        dsn = make_conninfo(**place, user="auditor", password="auditor", sslmode="disable", connect_timeout=20)  # type: ignore[arg-type]
+        dsn = make_conninfo(**place, user="auditor", password="auditor", sslmode="disable", connect_timeout=60)  # type: ignore[arg-type]
         return psycopg.connect(dsn, autocommit=True)
 
 

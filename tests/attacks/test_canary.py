@@ -140,7 +140,7 @@ def test_no_canary_leaves_the_protected_database(aviary: Aviary, tmp_path: Path)
                 heard += sing(hospital, f"birdwatcher_{table}", QUESTIONS)
     finally:
         process.terminate()
-        rest, _ = process.communicate(timeout=20)
+        rest, _ = process.communicate(timeout=120)
     assert b"58000" in heard, "the protected database's own errors were among what was tried"
     assert aviary.canaries.found_in(heard) == []
     assert aviary.canaries.found_in(log.read_bytes() + rest.encode()) == []

@@ -64,11 +64,13 @@ def test_intervals_make_the_same_groups_under_every_style(session: psycopg.Conne
 def test_order_and_limit_act_on_noised_numbers(session: psycopg.Connection) -> None:
     """Attack: ORDER BY count(*) LIMIT 1 as an exact maximum."""
     session.execute("SET veil.epsilon = '0.001'")
+    session.execute("SET veil.raw = on")  # cut off at zero, several would be the last
     rows = session.execute("SELECT ward, count(*) FROM patient GROUP BY ward ORDER BY 2 DESC").fetchall()
     shown = [row[1] for row in rows]
     assert shown == sorted(shown, reverse=True)
     (top,) = session.execute("SELECT ward FROM patient GROUP BY ward ORDER BY count(*) DESC LIMIT 1").fetchall()
-    assert top[0] == rows[0][0], "the hidden column must be the same noise as the shown one"
+    first = {ward for ward, number in rows if number == shown[0]}
+    assert top[0] in first, "the hidden column must be the same noise as the shown one"
 
 
 def test_one_question_in_many_spellings_is_one_charge_and_one_answer(
@@ -93,9 +95,10 @@ def test_a_person_with_thousands_of_rows_moves_no_cell_beyond_the_bound(
     """Attack: a person with 3,000 rows; nearly no noise, so that the bounds themselves are seen."""
     seen = []
     for hospital in twins:
+        hospital.forget()
         name = hospital.new_analyst(names())
         with hospital.connect(name) as session:
-            session.execute("SET veil.epsilon = '300'")
+            session.execute("SET veil.epsilon = '3000'")
             session.execute("SET veil.raw = on")
             seen.append(session.execute("SELECT ward, month, count(*) FROM visit GROUP BY ward, month").fetchall())
     moved = [one[2] - other[2] for one, other in zip(*seen, strict=True)]

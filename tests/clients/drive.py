@@ -84,7 +84,7 @@ class Agent:
         assert self.process.stdin is not None
         self.process.stdin.close()
         try:
-            self.process.wait(10)
+            self.process.wait(60)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait(5)

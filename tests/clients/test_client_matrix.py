@@ -14,7 +14,7 @@ import pytest
 from drive import Agent, Failed, Unsupported, place
 from matrix import CHECKS, CLIENTS, SQL, Client
 from outcomes import Outcomes
-from proxies import Proxy, charges, new_analyst, start_proxy
+from proxies import Proxy, charges, forget, new_analyst, start_proxy
 from recorder import Said, recorder
 
 pytestmark = pytest.mark.clients
@@ -207,7 +207,7 @@ class World:
         go = folder / "go"
         with held_up(self.upstream):
             self.agent.begin("cancel", **place(self.proxy, self.analyst), go=str(go))
-            until = time.monotonic() + 20
+            until = time.monotonic() + 60
             while not reading(self.upstream):
                 if not self.agent._replies.empty():
                     break
@@ -217,7 +217,7 @@ class World:
             found = self.agent.end()
             if not isinstance(found, Unsupported):  # nobody could have answered yet, and "then" was asked meanwhile
                 assert found["state"] in ("57014", None) and found["then"] == 1, found
-                until = time.monotonic() + 20
+                until = time.monotonic() + 60
                 while reading(self.upstream):
                     assert time.monotonic() < until, "the protected database goes on"
                     time.sleep(0.02)
@@ -226,7 +226,8 @@ class World:
 
 @contextmanager
 def held_up(upstream: str) -> Iterator[None]:
-    """Nobody can read the protected table, so that a question waits for its data."""
+    """Nobody can read the protected table, so that a question waits for its data, of which nothing was released yet."""
+    forget(upstream)
     with psycopg.connect(upstream) as conn:
         conn.execute("LOCK TABLE patient_data IN ACCESS EXCLUSIVE MODE")
         yield

@@ -90,7 +90,7 @@ def heaviest(weighted: dict[Region, Decimal]) -> Decimal:
 
 def wrong(conn: psycopg.Connection[Any]) -> list[str]:
     """What the books say that is not true: nothing, if all is well."""
-    with conn.transaction():
+    with conn.transaction(), localcontext(prec=200):
         conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         found = []
         bounds = {tuple(row[:4]): row[4] for row in conn.execute(

@@ -26,7 +26,7 @@ def test_names_are_numbered_without_gaps() -> None:
 
 def test_processes_that_start_together_apply_each_file_once(empty: str) -> None:
     racers = [subprocess.Popen([sys.executable, "-c", PROGRAM, empty], stdout=subprocess.PIPE) for _ in range(3)]
-    counts = sorted(int(racer.communicate(timeout=60)[0]) for racer in racers)
+    counts = sorted(int(racer.communicate(timeout=240)[0]) for racer in racers)
     assert counts == [0, 0, len(migrations())]
 
 

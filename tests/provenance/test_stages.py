@@ -349,7 +349,7 @@ def test_a_cancelled_settlement_leaves_the_reservation_and_the_till_open(
             with pytest.raises(asyncio.CancelledError):
                 await waiting
         assert spent(owner) == Decimal("0.001")
-        await asyncio.wait_for(ledger.settle(receipt, rho("0.0001")), 5)
+        await asyncio.wait_for(ledger.settle(receipt, rho("0.0001")), 60)
 
     play(piece)
     assert spent(owner) == Decimal("0.0001")

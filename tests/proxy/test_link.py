@@ -132,7 +132,7 @@ def test_whoever_waits_hears_of_the_answer() -> None:
         done = link.ask(m.CLOSE, b"close" + FLUSH, drop)
         assert wire.sent == b"close" + FLUSH
         link.data_received(CLOSED)
-        await asyncio.wait_for(done, 1)
+        await asyncio.wait_for(done, 60)
         assert heard.told == b"" and not link.busy
 
     asyncio.run(story())
@@ -163,7 +163,7 @@ def test_an_error_skips_to_the_next_sync_and_no_further() -> None:
         link.data_received(PARSED + ERROR + READY)
         assert heard.told == PARSED + ERROR + READY and heard.events == [] and not done.done()
         link.data_received(PARSED + DONE)
-        await asyncio.wait_for(done, 1)
+        await asyncio.wait_for(done, 60)
         assert heard.told == PARSED + ERROR + READY + PARSED
 
     asyncio.run(story())

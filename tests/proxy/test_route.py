@@ -116,9 +116,9 @@ def test_memory_is_bounded(router: Router) -> None:
 
 def test_a_huge_text_keeps_nobody_waiting(router: Router) -> None:
     text = b"INSERT INTO mine VALUES " + b"('orders of magnitude')," * 1_000_000
-    began = time.perf_counter()
+    began = time.process_time()
     assert router.is_plain(text)
-    assert time.perf_counter() - began < 0.5
+    assert time.process_time() - began < 0.5
 
 
 def test_nothing_is_ours_where_nothing_is_protected() -> None:

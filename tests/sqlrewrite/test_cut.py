@@ -213,4 +213,4 @@ def test_long_texts_are_taken_apart_or_refused_quickly(text: str) -> None:
         except Refusal:
             pass
         took.append(time.process_time() - start)
-    assert min(took) < 0.1
+    assert min(took) < 0.5

@@ -31,10 +31,10 @@ from sqlrewrite.parse import Form, gate, parse
 def test_a_text_that_is_too_long_or_too_deep_is_refused_quickly(text: str) -> None:
     took = []
     for _ in range(3):
-        start = time.perf_counter()
+        start = time.process_time()  # whatever else the machine does
         with pytest.raises(Refusal):
             ask(where=text)
-        took.append(time.perf_counter() - start)
+        took.append(time.process_time() - start)
     assert min(took) < 0.05
 
 

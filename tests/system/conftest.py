@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from proxies import CASES, Proxy, new_analyst, running_proxy
 from psycopg.conninfo import conninfo_to_dict
+from secured import make_certificate
 
 from provenance.migrate import migrate
 from proxy import demo
@@ -44,6 +45,20 @@ def proxy(upstream: str, shadow_server, tmp_path_factory) -> Iterator[Proxy]:  #
     """One proxy for all tests that do not kill it."""
     log = tmp_path_factory.mktemp("proxy") / "proxy.log"
     with running_proxy(upstream, shadow_server.admin_dsn, log) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return make_certificate(tmp_path_factory.mktemp("tls"), "localhost")
+
+
+@pytest.fixture(scope="session")
+def secure(upstream: str, shadow_server, certificate: tuple[Path, Path], tmp_path_factory) -> Iterator[Proxy]:  # type: ignore[no-untyped-def]
+    """A proxy with TLS."""
+    options = ("--tls-cert", str(certificate[0]), "--tls-key", str(certificate[1]))
+    log = tmp_path_factory.mktemp("secure") / "proxy.log"
+    with running_proxy(upstream, shadow_server.admin_dsn, log, options=options) as running:
         yield running
 
 

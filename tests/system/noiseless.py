@@ -26,6 +26,7 @@ from mechanisms.decision import Decision, Fresh, Problem, Solver
 from mechanisms.grid import Grid
 from mechanisms.noise import DiscreteLaplace
 from mechanisms.shifted import combined
+from mechanisms.synopsis import Partial, Release
 from proxy.__main__ import main
 
 
@@ -57,9 +58,16 @@ def as_it_is(grid: Grid, row: Any) -> Any:
     return row
 
 
+def whole(release: Release, before: Partial | None, added: Fraction, source: Any) -> Partial:
+    """What one analyst gets of a release that another has paid for."""
+    assert release.values is not None
+    return Partial(release.id, added, release.values)
+
+
 if __name__ == "__main__":
     mechanisms.release.draw = no_noise
     Grid.numbers = Grid.lattice = as_it_is  # type: ignore[method-assign]
     proxy.rows.beyond = no_lean
+    proxy.numbers.draw_partial = whole
     mechanisms.named.MECHANISMS = {**mechanisms.named.MECHANISMS, "cert": certain}
     sys.exit(main())

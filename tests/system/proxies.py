@@ -20,6 +20,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 CASES = Path(__file__).parents[1] / "sqlrewrite" / "cases"
 _numbers = itertools.count(1)
+PATIENCE = 60  # seconds for what must happen, however busy the machine is
 
 
 @dataclass
@@ -35,8 +36,8 @@ class Proxy:
 
     def dsn(self, user: str, password: str | None = None, **more: Any) -> str:
         """How a client gets in; the password is the name unless told otherwise."""
-        options = {"host": "127.0.0.1", "sslmode": "disable", "connect_timeout": 20, **more}
-        return make_conninfo(port=self.port, dbname=self.database, user=user, password=password or user, **options)
+        options = {"host": "127.0.0.1", "port": self.port, "sslmode": "disable", "connect_timeout": PATIENCE, **more}
+        return make_conninfo(dbname=self.database, user=user, password=password or user, **options)
 
     def connect(self, user: str, **more: Any) -> psycopg.Connection[Any]:
         """A psycopg session of an analyst, in autocommit mode unless told otherwise."""
@@ -46,17 +47,17 @@ class Proxy:
     def kill(self) -> None:
         """kill -9."""
         self.process.send_signal(signal.SIGKILL)
-        self.process.wait(10)
+        self.process.wait(PATIENCE)
 
     def stop(self) -> int:
         """SIGTERM, and its exit code."""
         if self.process.poll() is None:
             self.process.terminate()
             try:
-                return self.process.wait(15)
+                return self.process.wait(PATIENCE)
             except subprocess.TimeoutExpired:
                 self.process.kill()
-                self.process.wait(5)
+                self.process.wait(PATIENCE)
                 raise
         return self.process.returncode
 
@@ -86,7 +87,7 @@ def start_proxy(
     threading.Thread(target=_listen, args=(process, said), daemon=True).start()
     while True:
         try:
-            line = said.get(timeout=60)
+            line = said.get(timeout=3 * PATIENCE)
         except queue.Empty:
             process.kill()
             raise AssertionError(f"the proxy did not become ready:\n{log.read_text()}") from None
@@ -130,10 +131,11 @@ def new_analyst(upstream: str, epsilon: str | None = None, privilege: int = 10, 
     return name
 
 
-def forget(upstream: str) -> None:
+def forget(upstream: str, *relations: str) -> None:
     """New data: what other analysts have paid for is no answer any more, so that the next question reads the table."""
     with psycopg.connect(upstream, autocommit=True) as conn:
-        conn.execute("SELECT provenance.refresh('patient_data')")
+        for relation in relations or ("patient_data",):
+            conn.execute("SELECT provenance.refresh(%s)", (relation,))
 
 
 def charges(upstream: str, analyst: str) -> list[tuple[Any, ...]]:

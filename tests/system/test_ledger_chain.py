@@ -99,7 +99,7 @@ def spent(ledger: str, who: str) -> Any:
 def status(protected: str, ledger: str, proxy: Proxy) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "proxy", "status", "--upstream", protected, "--provenance", ledger]
     command += ["--listen", f"127.0.0.1:{proxy.port}"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
 
 
 def test_an_older_ledger_under_a_running_proxy_is_refused_until_the_gap_is_accepted(

@@ -109,7 +109,7 @@ def test_a_given_epsilon_is_what_a_question_loses(house: House, text: str) -> No
 def test_the_interval_of_a_count_holds_the_true_count(house: House) -> None:
     true = dict(house.truth("SELECT disease, count(*) FROM patient_data GROUP BY disease"))
     held = asked = 0
-    for _ in range(6):
+    for _ in range(10):
         house.refresh()
         sitting = house.sit(margin="10u", raw="on")
         for disease, n, low, high in sitting.ask(COUNTS):
@@ -117,7 +117,7 @@ def test_the_interval_of_a_count_holds_the_true_count(house: House) -> None:
             held += low <= true.get(disease, 0) <= high
             asked += 1
         sitting.connection.close()
-    assert asked >= 200 and binom.ppf(1e-6, asked, 0.95) <= held < asked
+    assert asked >= 400 and binom.ppf(1e-8, asked, 0.95) <= held < asked
 
 
 def test_the_interval_of_an_average_holds_the_true_average(house: House) -> None:
@@ -133,7 +133,7 @@ def test_the_interval_of_an_average_holds_the_true_average(house: House) -> None
                 asked += 1
                 assert average is None or low <= average <= high or (low, high) == (0, 100)
         sitting.connection.close()
-    assert asked >= 200 and held >= binom.ppf(1e-6, asked, 0.9) and narrow > asked / 3
+    assert asked >= 200 and held >= binom.ppf(1e-8, asked, 0.9) and narrow > asked / 3
 
 
 def test_what_is_told_of_the_noise_costs_nothing(she: Sitting) -> None:

@@ -53,7 +53,7 @@ def rush(pair: tuple[Proxy, Proxy], analysts: list[str], texts: list[list[str]])
     def client(number: int) -> tuple[int, list[psycopg.Error]]:
         answered, refused = 0, []
         with pair[number % 2].connect(analysts[number % len(analysts)]) as session:
-            start.wait(30)
+            start.wait(120)
             for text in texts[number]:
                 try:
                     session.execute(text)
@@ -158,7 +158,7 @@ def test_the_same_question_at_the_same_moment_shows_the_same_numbers(pair: tuple
 
     def client(number: int) -> tuple[tuple[object, ...], ...]:
         with pair[number % 2].connect(who) as session:
-            start.wait(30)
+            start.wait(120)
             return tuple(session.execute(text).fetchall())
 
     with ThreadPoolExecutor(8) as pool:

@@ -37,7 +37,7 @@ def psql(where: dict[str, str], script: str, *arguments: str, program: Path = PS
         encoding="utf-8",
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        timeout=30,
+        timeout=240,
         check=False,
     )
     return done.stdout

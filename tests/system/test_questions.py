@@ -127,6 +127,7 @@ def test_inside_a_subselect_nothing_is_clipped_so_that_sums_are_unbiased(sitting
     sums, shown = [], []
     for _ in range(8):
         session = sitting()
+        forget(session.upstream)
         session.ask("SET veil.epsilon = '0.1'")
         inner = "SELECT age, disease, count(*) AS n FROM patient_data WHERE age < 12 AND patient_id = 0 GROUP BY 1, 2"
         rows = session.ask(f"SELECT sum(n), min(n), count(*), stddev(n) FROM ({inner}) q")
@@ -136,7 +137,9 @@ def test_inside_a_subselect_nothing_is_clipped_so_that_sums_are_unbiased(sitting
         shown += [row[2] for row in session.ask(inner)]
         assert len(session.charges()) == 1
     assert min(shown) == 0, "the same numbers at the top: none is negative"
-    assert abs(statistics.fmean(sums)) < 5 / len(sums) ** 0.5
+    # Each is a Student's t of as many degrees of freedom as there are groups, so nearly normal: six standard errors are
+    # passed once in 10^8 runs; what is cut off at zero lies forty away.
+    assert abs(statistics.fmean(sums)) < 6 / len(sums) ** 0.5
 
 
 def test_raw_shows_the_negative_numbers_and_costs_nothing_more(she: Session) -> None:

@@ -138,12 +138,12 @@ def test_a_question_priced_under_an_old_version_is_planned_again_and_charged_onc
         with ThreadPoolExecutor(1) as pool:
             answer = pool.submit(bill_of, session, GENDERS)
             with psycopg.connect(books, autocommit=True) as look:
-                deadline = time.monotonic() + 10
+                deadline = time.monotonic() + 60
                 while look.execute(WAITING).fetchone() != (1,):
                     assert time.monotonic() < deadline
                     time.sleep(0.005)
             change.commit()
-            assert answer.result(20)["reused"] is False
+            assert answer.result(60)["reused"] is False
     with psycopg.connect(books) as direct:
         rows = direct.execute("SELECT data_version FROM provenance.history WHERE analyst = %s", (asker,)).fetchall()
     assert rows == [version]
@@ -171,7 +171,7 @@ def test_questions_go_on_while_the_registry_changes(
             time.sleep(0.3)
             owner.execute("UPDATE provenance.relation SET size_hint = size_hint + 1 WHERE name = 'adult'")
         changed.set()
-        assert sum(answer.result(30) for answer in answers) == len(charges(books, asker)) > 0
+        assert sum(answer.result(120) for answer in answers) == len(charges(books, asker)) > 0
 
 
 def test_an_analyst_who_is_set_inactive_is_refused_at_once(
@@ -277,7 +277,7 @@ def test_a_ledger_in_another_database_works_the_same(database: str, postgres, sh
         direct.execute("CREATE TABLE later (ward text NOT NULL)")
         direct.execute("CREATE TABLE faceless (ward text NOT NULL)")
     command = [sys.executable, "-m", "proxy", "init", "--upstream", protected, "--provenance", database]
-    subprocess.run(command, check=True, cwd=Path(__file__).parents[2], stdout=subprocess.DEVNULL, timeout=60)
+    subprocess.run(command, check=True, cwd=Path(__file__).parents[2], stdout=subprocess.DEVNULL, timeout=240)
     with psycopg.connect(protected) as direct:  # nothing of ours is left there
         assert direct.execute("SELECT to_regnamespace('provenance')").fetchone() == (None,)
     who = new_analyst(database)
@@ -314,5 +314,5 @@ def test_a_protected_database_that_cannot_be_prepared_says_what_to_do(
             direct.execute("CREATE ROLE weak LOGIN")
         command = [sys.executable, "-m", "proxy", "serve", "--upstream", cluster.dsn(user="weak")]
         command += ["--provenance", database, "--shadow", shadow_server.admin_dsn, "--listen", "127.0.0.1:0"]
-        ended = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=60)
+        ended = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=240)
     assert ended.returncode == 1 and "CREATE ROLE pgveil_reader" in ended.stderr and "Traceback" not in ended.stderr

@@ -2,67 +2,21 @@
 
 from __future__ import annotations
 
-import datetime
-import ipaddress
 import socket
 import ssl
 import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
-from proxies import Proxy, running_proxy
+from proxies import Proxy
 from raw_wire import Ended, Wire, sqlstates
+from secured import make_certificate
 
 from proxy import messages as m
-
-
-def make_certificate(folder: Path, *names: str) -> tuple[Path, Path]:
-    """A key and a self-signed certificate for these names."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
-    now = datetime.datetime.now(datetime.UTC)
-    others = [x509.DNSName(name) for name in names] + [x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName(others), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    chain, secret = folder / "cert.pem", folder / "key.pem"
-    chain.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    secret.touch(0o600)
-    secret.write_bytes(pem)
-    return chain, secret
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    return make_certificate(tmp_path_factory.mktemp("tls"), "localhost")
-
-
-@pytest.fixture(scope="module")
-def secure(upstream: str, shadow_server, certificate: tuple[Path, Path], tmp_path_factory) -> Iterator[Proxy]:  # type: ignore[no-untyped-def]
-    """A proxy with TLS."""
-    options = ("--tls-cert", str(certificate[0]), "--tls-key", str(certificate[1]))
-    log = tmp_path_factory.mktemp("secure") / "proxy.log"
-    with running_proxy(upstream, shadow_server.admin_dsn, log, options=options) as running:
-        yield running
 
 
 def test_a_careful_client_verifies_the_certificate(secure: Proxy, certificate: tuple[Path, Path], analyst: str) -> None:
@@ -101,7 +55,7 @@ def handshake(proxy: Proxy, least: ssl.TLSVersion, most: ssl.TLSVersion) -> str 
     context.set_ciphers("ALL:@SECLEVEL=0")  # or the client itself would refuse what is old
     with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
         context.minimum_version, context.maximum_version = least, most
-    with socket.create_connection(("127.0.0.1", proxy.port), timeout=10) as plain:
+    with socket.create_connection(("127.0.0.1", proxy.port), timeout=60) as plain:
         plain.sendall(m.encode_ssl_request())
         assert plain.recv(1) == b"S"
         with context.wrap_socket(plain) as secured:
@@ -139,7 +93,7 @@ def test_a_handshake_of_garbage_ends_the_connection(secure: Proxy, analyst: str,
         wire.send(garbage)
         with pytest.raises(Ended):
             while True:
-                wire.more(5)
+                wire.more()
     with secure.connect(analyst, sslmode="require") as conn:
         assert conn.execute("SELECT 1").fetchone() == (1,)
 
@@ -147,12 +101,18 @@ def test_a_handshake_of_garbage_ends_the_connection(secure: Proxy, analyst: str,
 def test_a_cancel_request_may_come_encrypted_or_not(secure: Proxy, analyst: str) -> None:
     for mode in ("require", "disable"):
         with secure.connect(analyst, sslmode=mode) as conn:
-            conn.execute("SET statement_timeout = '10s'")
-            timer = threading.Timer(0.3, conn.cancel_safe)
-            timer.start()
+            over = threading.Event()
+
+            def cancel(conn: psycopg.Connection = conn, over: threading.Event = over) -> None:
+                while not over.wait(0.2):  # one that comes before the statement cancels nothing
+                    conn.cancel_safe(timeout=60)
+
+            thread = threading.Thread(target=cancel)
+            thread.start()
             with pytest.raises(psycopg.errors.QueryCanceled, match="user request"):
-                conn.execute("SELECT pg_sleep(60)")
-            timer.join()
+                conn.execute("SELECT pg_sleep(120)")
+            over.set()
+            thread.join()
             assert conn.execute("SELECT 1").fetchone() == (1,)
 
 
@@ -160,5 +120,5 @@ def test_a_key_without_its_certificate_is_a_mistake_on_the_command_line(
     upstream: str, certificate: tuple[Path, Path]
 ) -> None:
     command = [sys.executable, "-m", "proxy", "serve", "--upstream", upstream, "--tls-key", str(certificate[1])]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=Path(__file__).parents[2])
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=Path(__file__).parents[2])
     assert done.returncode == 2 and "go together" in done.stderr and "Traceback" not in done.stderr

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from proxies import Proxy, charges, new_analyst, running_proxy
 from scipy.stats import chi2
 
-LEVEL = 1e-6
+LEVEL = 1e-8  # of each of the few bounds in a test
 ROUNDING = 1 / 12  # answers are whole numbers
 SURVEY = """
 CREATE TABLE survey (id int PRIMARY KEY, a int NOT NULL, b int NOT NULL);
@@ -91,7 +91,7 @@ def best(errors: list[NDArray[np.float64]]) -> tuple[float, int]:
 
 
 def sharper(errors: list[NDArray[np.float64]], variance: float) -> bool:
-    """Whether the best combination has less than this variance, at a level of one in a million."""
+    """Whether the best combination has less than this variance, at that level."""
     squares, freedom = best(errors)
     return bool(squares / variance < chi2.ppf(LEVEL, freedom))
 

@@ -19,7 +19,7 @@ from proxies import new_analyst, running_proxy
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from torture import DECISION, NUMBERS, Auditor, ask
 
-SOON = 5.0  # seconds until the next answer
+SOON = 30.0  # seconds until the next answer
 COMMIT = b"COMMIT\0"  # in the Parse message of its own that psycopg sends, and in the tag that comes back
 
 

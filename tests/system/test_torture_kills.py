@@ -23,12 +23,12 @@ from torture import Auditor, Crowd, Told, ask, mixed
 
 from proxy.embedded import temporary
 
-SOON = 5.0  # seconds until the next answer, start of the proxy included
+SOON = 30.0  # seconds until the next answer, start of the proxy included
 
 
 def soon(recovered: list[float], first: float) -> bool:
-    """On a busy machine a crash may cost as much time as the very first start did, but not more."""
-    return statistics.median(recovered) < max(SOON, 2 * first)
+    """On a busy machine a crash may cost a few times what the very first start did, but not more."""
+    return statistics.median(recovered) < max(SOON, 4 * first)
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ class Chase:
                 self.told.append(ask(session, text))
         except psycopg.OperationalError as error:
             assert error.sqlstate is None
-            proxy.process.wait(10)
+            proxy.process.wait(60)
             assert proxy.process.returncode == -signal.SIGKILL
             return True
         finally:

@@ -105,7 +105,7 @@ class Crowd:
         finally:
             self._over.set()
             for thread in threads:
-                thread.join(30)
+                thread.join(120)
         assert not any(thread.is_alive() for thread in threads)
 
     def _client(self, number: int, name: str) -> None:
@@ -121,7 +121,7 @@ class Crowd:
                     self.refused.append(error)
                 time.sleep(0.02)
 
-    def answers_since(self, moment: float, seconds: float = 60.0) -> float:
+    def answers_since(self, moment: float, seconds: float = 120.0) -> float:
         """Wait for an answer that cost something and came after that moment; how long it took."""
         deadline = time.monotonic() + seconds
         seen = 0
@@ -135,8 +135,11 @@ class Crowd:
 
 
 def mixed(dice: random.Random, asked: int) -> str:
-    """Mostly numbers, of views that analysts share; now and then a decision in stages."""
-    return DECISION.format(20 + asked) if dice.random() < 0.25 else NUMBERS.format(asked % 1900)
+    """Mostly numbers, of views that analysts share; now and then a decision in stages.
+
+    Its threshold lies far from the size of every ward: at such a size a decision may be refused.
+    """
+    return DECISION.format(20 + asked % 100) if dice.random() < 0.25 else NUMBERS.format(asked % 1900)
 
 
 # -- what must be true -------------------------------------------------------------------------------------------------
