@@ -21,7 +21,7 @@ from provenance.errors import LimitReached
 from provenance.extent import Interval, Members
 from provenance.ledger import Ledger
 from provenance.ledger_sql import STATE
-from provenance.model import Charge, Receipt
+from provenance.model import Charge, Felt, Receipt
 from provenance.region import EVERYWHERE, Region
 
 Pools = Callable[..., Any]
@@ -392,3 +392,25 @@ def test_a_till_that_cheats_is_noticed(
         except psycopg.errors.CheckViolation:
             return  # the books themselves have noticed
     pytest.fail("nobody has noticed")
+
+
+@pytest.mark.parametrize(
+    ("felt", "staged"),
+    [
+        (((ages(0, 1), TWO, ONE),), False),  # more than the loss
+        (((ages(0, 1), ONE, TWO),), False),
+        (((ages(0, 1), ONE, ONE), (ages(1, 2), ONE, ONE)), False),  # at 1 more than the loss
+        (((ages(0, 1), ONE / 2, ONE / 2),), True),  # a stage falls in full
+        (((ages(0, 1), ONE, ONE), (ages(2, 3), ONE, ONE)), True),
+    ],
+)
+def test_a_charge_that_says_something_impossible_is_not_made(felt: Any, staged: bool) -> None:
+    parts = tuple(Felt(*one) for one in felt)
+    with pytest.raises(ValueError, match=r"loses? at most|in full"):
+        Charge("alice", 1, 1, 1, "f", "SELECT 1", "tslm", Loss(Coin.ZCDP, ONE), staged=staged, felt=parts)
+    Charge("alice", 1, 1, 1, "f", "SELECT 1", "tslm", Loss(Coin.ZCDP, ONE), felt=_disjoint())
+
+
+def _disjoint() -> tuple[Felt, ...]:
+    """Groups that each lose the whole, none of them twice."""
+    return tuple(Felt(ages(at, at), ONE, ONE) for at in range(5))
