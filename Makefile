@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 export PGVEIL_HOME ?= $(CURDIR)/.pgveil
 
-.PHONY: setup demo test test-all lint bench lock clients matrix clean
+.PHONY: setup demo test test-all lint bench load lock clients matrix clean
 .DEFAULT_GOAL := demo
 
 $(READY): requirements.lock pyproject.toml
@@ -34,11 +34,16 @@ lint: $(READY)
 
 # What this machine or its registries lack is left out, and said; the tests skip those clients.
 clients: $(READY)
-	@PYTHON="$(PYTHON)" sh tools/install_clients.sh
+	@PYTHON="$(PYTHON)" WITHOUT="$(WITHOUT)" sh tools/install_clients.sh
 
-# The whole client matrix, and docs/CLIENTS.md from what was seen.
+# The whole client matrix, and docs/CLIENTS.md and the README's table from what was seen.
 matrix: clients
-	PGVEIL_CLIENT_TABLE=docs/CLIENTS.md $(BIN)/python -m pytest -m clients tests/clients $(ARGS)
+	PGVEIL_CLIENT_TABLE=docs/CLIENTS.md PGVEIL_CLIENT_README=README.md PGVEIL_CLIENT_PICTURES=.clients/pictures \
+	  $(BIN)/python -m pytest -m clients tests/clients $(ARGS)
+
+# pgbench with 64 clients for a minute; tells what it saw.
+load: $(READY)
+	$(BIN)/python tests/system/mixed_load.py $(SECONDS)
 
 bench: $(READY)
 	$(BIN)/python -m bench $(ONLY)

@@ -20,7 +20,7 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from scipy import special
+import scipy  # its parts are loaded where they are first used: a proxy starts without them
 
 from mechanisms import ladder
 from mechanisms.condition import And, Condition, Leaf, Or, atoms
@@ -87,5 +87,9 @@ def _surprise(coin: Coin, beyond: Estimates, wide: float) -> Estimates:
             return (np.maximum(beyond, 1.0) - 1) / wide
         case Coin.ZCDP:
             offset = 0.5 + max(0.0435, 5 / (6 * wide)) if wide >= 5 / 3 else 1.0
-            told = special.log_ndtr(-offset / wide) - special.log_ndtr((offset - beyond) / wide) - math.log(_SAFETY)
+            told = (
+                scipy.special.log_ndtr(-offset / wide)
+                - scipy.special.log_ndtr((offset - beyond) / wide)
+                - math.log(_SAFETY)
+            )
             return np.asarray(np.maximum(0.0, told))

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
+import scipy  # its parts are loaded where they are first used: a proxy starts without them
 from numpy.typing import NDArray
-from scipy import special
 
 Reals: TypeAlias = NDArray[np.float64]
 
@@ -60,10 +60,10 @@ def entropy_bound(losses: Sequence[float], counts: Sequence[float]) -> float:
     epsilons, groups = np.asarray(losses, dtype=np.float64), np.asarray(counts, dtype=np.float64)
     _checked(epsilons, groups)
     low, high = _beliefs(epsilons, groups)
-    flat, width = special.entr(low), high - low
+    flat, width = scipy.special.entr(low), high - low
     slack = max(0.0, 1.0 - float(groups @ low))
     with np.errstate(invalid="ignore", divide="ignore"):
-        slope = np.where(width > 0, (flat - special.entr(high)) / width, -np.inf)
+        slope = np.where(width > 0, (flat - scipy.special.entr(high)) / width, -np.inf)
     order = np.argsort(-slope)
     filled = np.diff(np.minimum(np.cumsum((groups * width)[order]), slack), prepend=0.0)
     return float(groups @ flat - filled[filled > 0] @ slope[order][filled > 0])

@@ -19,7 +19,7 @@ from fractions import Fraction
 from typing import TypeAlias
 
 import numpy as np
-from scipy import special
+import scipy  # its parts are loaded where they are first used: a proxy starts without them
 
 from mechanisms import ladder
 from mechanisms.condition import atoms
@@ -255,7 +255,7 @@ def sum_tail(coin: Coin, x: Estimates, first: float, second: float) -> Estimates
     """
     match coin:
         case Coin.ZCDP:
-            normal: Estimates = special.ndtr(-x / math.hypot(first, second))
+            normal: Estimates = scipy.special.ndtr(-x / math.hypot(first, second))
             return normal
         case Coin.PURE:
             a2, b2, size = 1 / first**2, 1 / second**2, np.abs(x)

@@ -32,7 +32,7 @@ from decimal import Decimal
 from functools import lru_cache
 
 import numpy as np
-from scipy import special
+import scipy  # its parts are loaded where they are first used: a proxy starts without them
 
 from mechanisms.decision import Estimates, Mask
 from mechanisms.loss import round_down
@@ -225,5 +225,5 @@ def _mistakes(qualifying: int, bound: float, doubt: float) -> int:
     mean, log = qualifying * bound, -math.log(doubt)
     most = min(qualifying, math.ceil(mean + log / 3 + math.sqrt(log * log / 9 + 2 * log * mean)))  # Bernstein
     counts = np.arange(max(0, math.floor(mean)), most + 1)
-    enough = special.bdtrc(counts, qualifying, bound) <= doubt
+    enough = scipy.special.bdtrc(counts, qualifying, bound) <= doubt
     return int(counts[int(np.argmax(enough))]) if enough.any() else most

@@ -120,6 +120,11 @@ class Plan:
     chosen: Choice
     others: tuple[Choice, ...]
 
+    def taking(self, view: str) -> Plan:
+        """The same ways, with the one on this view taken."""
+        every = sorted((self.chosen, *self.others), key=lambda choice: choice.view != view)
+        return Plan(every[0], tuple(every[1:]))
+
     def lines(self) -> list[str]:
         """For EXPLAIN: every way with its prices, the chosen one first."""
         return [

@@ -27,7 +27,9 @@ Pool = AsyncConnectionPool[AsyncConnection[TupleRow]]
 
 _VERIFIER = "SCRAM-SHA-256$"
 _SET_PASSWORD = """
-SELECT provenance.set_password(a.name, %(verifier)s) FROM provenance.analyst a WHERE a.name = %(name)s AND a.active"""
+SELECT provenance.set_password(a.name, %(verifier)s)
+FROM (SELECT name FROM provenance.analyst WHERE active UNION SELECT name FROM provenance.administrator WHERE active) a
+WHERE a.name = %(name)s"""
 
 _VERSIONS = """
 SELECT d.registry_version, d.coin, d.conversion_delta, d.payment_delta,
@@ -197,15 +199,15 @@ class Registry:
         verifier, analyst, administrator = row
         return Account(name, verifier, administrator) if verifier and (analyst or administrator) else None
 
-    async def set_password(self, analyst: str, password: str) -> None:
-        """Give an active analyst another password; a plain one is hashed here, so that no server ever logs it."""
+    async def set_password(self, name: str, password: str) -> None:
+        """Give somebody active another password; a plain one is hashed here, so that no server ever logs it."""
         async with outlook.connected(self._pool) as conn:
             if not password.startswith(_VERIFIER):
-                made = conn.pgconn.encrypt_password(password.encode(), analyst.encode(), b"scram-sha-256")
+                made = conn.pgconn.encrypt_password(password.encode(), name.encode(), b"scram-sha-256")
                 password = made.decode()
-            changed = await (await conn.execute(_SET_PASSWORD, {"name": analyst, "verifier": password})).fetchone()
+            changed = await (await conn.execute(_SET_PASSWORD, {"name": name, "verifier": password})).fetchone()
         if changed is None:
-            raise not_active(analyst)
+            raise not_active(name)
 
     async def derived_password(self, role: str) -> str:
         """The password of a database role that pgveil made."""

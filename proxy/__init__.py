@@ -17,9 +17,10 @@ The route of one question, in the order of the files::
     plan            the questions in it, read and priced, without data; once for each text (``remembered``)
     decided         a HAVING in numbers, with the mechanism that will decide it
     wider           registered views whose cells add up to what is asked
+    warm            a new question whose answer is known already: told at once, from memory (``mould``)
     answer          THE LINE: plan -> charge -> measure -> release -> decide -> finish; ``bill`` tells what it cost
     turns           whoever asks the same at the same time waits for the first
-    numbers         what comes from synopses: reuse, derive, refine or measure
+    numbers         what comes from synopses: reuse, derive, refine or measure; ``free``: what costs nothing
     reuse           a decision on noise that was shown before, if the analyst says so
     relaxed         where a limit refuses a number, and the analyst wishes it: that of a nearby region that is known
     staging         a decision in stages: each reserves before it looks, and at the end what was reached is settled
@@ -30,8 +31,9 @@ The route of one question, in the order of the files::
     link            PostgreSQL finishes, and its frames go to the client as they are
 
 Around it: ``runtime`` (pools, and the registry as it stands now), ``standing`` (that and what is left, in one look),
-``kept`` and ``recent`` (what was answered before, in memory), ``reports`` (``veil.budget`` and ``veil.question``),
-``help`` (``veil.help()``), ``passwords`` (an analyst's own),
+``kept`` and ``recent`` (what was answered before, in memory), ``asker`` and ``reading`` (who asks, and what is known of
+the text), ``plain`` (parameters that need no PostgreSQL to be read), ``reports`` (``veil.budget`` and
+``veil.question``), ``help`` (``veil.help()``), ``passwords`` (one's own),
 ``expected`` (what PostgreSQL still owes a session), ``shadow`` with ``survey``, ``blueprint`` and
 ``powerless`` (how the copy is made, and the role that can do nothing), ``embedded`` and ``postmaster`` (the PostgreSQL
 that pgveil starts by itself), ``errors`` (every refusal of this room, and the one place where a refusal becomes bytes),

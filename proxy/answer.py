@@ -25,17 +25,20 @@ from provenance.model import Charge, Felt, Part, PredicateLoss, Receipt, Remaini
 from provenance.reach import reach
 from provenance.releases import Place
 from provenance.synopses import Sameness, Stored
+from proxy.asker import Answered, Asker, sameness
 from proxy.backend import Reader
-from proxy.bill import bill, promised, sentence
-from proxy.conversation import Conversation, Reading
-from proxy.numbers import Ways, drawn, told, ways
+from proxy.bill import promised
+from proxy.conversation import Conversation
+from proxy.numbers import Ways, drawn, recalled, told, ways
 from proxy.plan import Plan, StatementPlan, shares_views
+from proxy.reading import Reading
 from proxy.relaxed import Unpaid, instead
 from proxy.remembered import remembered
 from proxy.reuse import from_known
-from proxy.rows import columns_of, groups_of, kept_of
+from proxy.rows import shown
 from proxy.runtime import House, Runtime
 from proxy.staging import Paid, decide, give_back, reserved, settle
+from proxy.warm import remember
 from proxy.wishes import Wishes
 from sqlrewrite.cells import Cells, found
 from sqlrewrite.generate import generate
@@ -43,13 +46,7 @@ from sqlrewrite.question import Question
 from sqlrewrite.view import whole_view
 
 _RETRIES = 10  # registry changes that one question outlives
-
-
-@dataclass(frozen=True, slots=True)
-class Asker:
-    """Who asks."""
-
-    name: str
+_BESIDE = 200  # what a remembered answer weighs beside its numbers, in numbers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,14 +64,6 @@ class Asked:
         return self.ways is None or self.ways.looks
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """The arrays that the prepared finishing statement takes, and what each question cost."""
-
-    arrays: tuple[str, ...]
-    notices: tuple[tuple[str, str], ...]  # (message, bill as JSON), one for each question
-
-
 async def answer(runtime: Runtime, asker: Asker, text: str, reading: Reading, shadow: Conversation) -> Answered:
     """Answer every question of a statement, or refuse it; the finishing statement is prepared on the shadow before
     the till.
@@ -87,11 +76,13 @@ async def answer(runtime: Runtime, asker: Asker, text: str, reading: Reading, sh
         try:
             async with runtime.turns.of(sameness(asker, each) for each in planned.plans if not each.free):
                 try:
-                    return await _answer(runtime, asker, house, planned, reading, wishes, text, {})
+                    answered, free = await _answer(runtime, asker, house, planned, reading, wishes, text, {})
                 except Unpaid as unpaid:
-                    near = await instead(runtime, asker.name, planned, wishes, unpaid.refusal)
-                given = {sameness(asker, each): stored for each, stored in near}
-                return await _answer(runtime, asker, house, planned, reading, wishes, text, given)
+                    given = await instead(runtime, planned, wishes, unpaid)
+                    answered, free = await _answer(runtime, asker, house, planned, reading, wishes, text, given)
+            if free:
+                await remember(runtime, asker, house, planned, reading, shadow, wishes, text)
+            return answered
         except StaleCatalog:
             if attempt + 1 == _RETRIES:
                 raise
@@ -108,10 +99,11 @@ async def _answer(
     wishes: Wishes,
     text: str,
     given: Mapping[Sameness, Stored],
-) -> Answered:
-    """``given`` stands for what cannot be paid."""
+) -> tuple[Answered, bool]:
+    """The answer, and whether some of it was free and not stored; ``given`` stands for what cannot be paid."""
     known = [
-        given.get(sameness(asker, each)) or await _known(runtime, asker, each, wishes.reuse) for each in planned.plans
+        given.get(sameness(asker, each)) or await known_to(runtime, asker, house, each, wishes.reuse)
+        for each in planned.plans
     ]
     # By what makes questions the same: one that stands twice in a statement is paid once.
     owed = {
@@ -120,19 +112,23 @@ async def _answer(
         if stored is None and not each.free
     }
     fresh: dict[Sameness, tuple[Paid | None, Stored]] = {}
+    asked: dict[Sameness, Asked] = {}
+    free: dict[Sameness, Stored] = {}
     remaining: Remaining | None = None
     if any(each.staged is not None for each in owed.values()):
         left = (await runtime.ledger.remaining(asker.name)).epsilon
         owed = {same: each.within(left) for same, each in owed.items()}
     if owed:
-        asked = await _asked(runtime, asker, house, owed, text)
+        asked, free = await _asked(runtime, asker, house, owed, text)
+        fresh.update((same, (None, stored)) for same, stored in free.items())
+    if asked:
         # The reader is there before the till: what cannot be read costs nothing.
         async with runtime.backend.reader() if any(one.looks for one in asked.values()) else nullcontext() as reader:
             also = [statement for one in asked.values() if one.ways is not None for statement in one.ways.also]
             try:
                 receipts = await runtime.ledger.charge_all([one.charge for one in asked.values()], also)
             except LimitReached as refusal:
-                raise Unpaid(refusal) from None
+                raise Unpaid(refusal, {same: one.plan for same, one in asked.items()}) from None
             waiting = dict(zip(asked, receipts, strict=True))
             for same, one in asked.items():
                 receipt = waiting.pop(same)
@@ -153,20 +149,25 @@ async def _answer(
         paid_, stored_ = fresh.get(same, (None, before)) if not each.free else (None, None)
         paid_ = paid_ if same not in billed else None
         billed.add(same)
-        groups = groups_of(each, None if stored_ is None else stored_.noisy)
-        kept = stored_.kept if stored_ is not None and stored_.kept is not None else kept_of(each, groups)
-        clip = not wishes.raw and planned.top is each.cut.block
-        arrays += columns_of(each, part, groups, kept, clip, wishes.accuracy.confidence)
-        entry = bill(each, groups, kept, paid_, {} if stored_ is None else stored_.facts, remaining, text)
-        notices.append((sentence(entry), entry.json()))
-    return Answered(tuple(arrays), tuple(notices))
+        top = planned.top is each.cut.block
+        columns, notice = shown(each, part, stored_, paid_, remaining, wishes, top, text)
+        arrays += columns
+        notices.append(notice)
+    return Answered(tuple(arrays), tuple(notices)), bool(free)
 
 
-async def _known(runtime: Runtime, asker: Asker, each: Plan, reuse: bool) -> Stored | None:
-    """What answers a question at no cost: the same one, asked before, or noise that was shown before."""
+async def known_to(runtime: Runtime, asker: Asker, house: House, each: Plan, reuse: bool) -> Stored | None:
+    """What answers a question at no cost: the same one, asked before, or noise that was shown before.
+
+    One that was free is not stored; it is remembered for as long as the analyst pays for nothing.
+    """
     if each.free:
         return None
-    stored = await runtime.synopses.find(sameness(asker, each))
+    same = sameness(asker, each)
+    before: tuple[str, Stored] | None = house.known.get(same)
+    if before is not None and before[0] == runtime.standing.paid(asker.name):
+        return before[1]
+    stored = await runtime.synopses.find(same)
     if stored is None and reuse and each.staged is not None:
         return await from_known(runtime.releases, asker.name, each)
     return stored
@@ -174,20 +175,30 @@ async def _known(runtime: Runtime, asker: Asker, each: Plan, reuse: bool) -> Sto
 
 async def _asked(
     runtime: Runtime, asker: Asker, house: House, owed: Mapping[Sameness, Plan], text: str
-) -> dict[Sameness, Asked]:
-    """Everything that a statement owes, ready for the till."""
+) -> tuple[dict[Sameness, Asked], dict[Sameness, Stored]]:
+    """Everything that a statement owes, ready for the till; and what turns out to be free."""
     asked: dict[Sameness, Asked] = {}
+    free: dict[Sameness, Stored] = {}
+    paid = runtime.standing.paid(asker.name)  # before anything is looked up: knowing more does no harm
     taken: set[Place] = set()
     for same, each in owed.items():
         course = each.staged.course(each.loss) if each.staged is not None else None
         found = await ways(runtime.releases, asker.name, each) if shares_views(each) else None
+        if found is not None and found.free:
+            noisy = await recalled(runtime.releases, asker.name, found)
+            noisy.values.setflags(write=False)  # several answers share it from now on
+            free[same] = Stored(noisy, facts={"ways": found.names})
+            house.known.put(same, (paid, free[same]), _BESIDE + int(noisy.values.size))
+            continue
         if found is not None and (taken & found.moves.keys() or found.dearer_than(each.most)):
             found = None  # another question of the statement moves the view, or it would cost too much
+        if found is None:
+            each.refuse_if_dear()
         if found is not None:
             taken |= found.moves.keys()
             found = await drawn(runtime.releases, asker.name, found)
         asked[same] = Asked(each, course, found, _charge(asker, house, each, course, found, text))
-    return asked
+    return asked, free
 
 
 async def _told(
@@ -250,14 +261,6 @@ async def _decide(
     facts = promised(decision)
     paid = await settle(runtime.ledger, receipt, staged, each.loss, decision, facts, each_group, delta)
     return paid, Stored(Noisy(values), kept, facts)
-
-
-def sameness(asker: Asker, each: Plan) -> Sameness:
-    """What an answer is stored under: the question, the data, the noise, and how far a decision leans."""
-    ways = [f"{share.noise}{share.grid}+{0 if share.beta is None else share.shift}" for share in each.paid]
-    way = "/".join([each.staged.way, *ways] if each.staged is not None else ways)
-    relation = each.question.relation
-    return Sameness(asker.name, relation.id, relation.data_version, each.digest, way)
 
 
 def _charge(asker: Asker, house: House, each: Plan, course: Course | None, found: Ways | None, text: str) -> Charge:

@@ -5,7 +5,26 @@ Everything is qualified: a temporary table of the analyst's named pg_locks must 
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
+
+from proxy.reading import Circumstances
+from proxy.veil_settings import SETTINGS
+from sqlrewrite.finish import array_text
+
+CARRIED: Final = ("TimeZone", "DateStyle")
+
+# Whatever can change how PostgreSQL reads a text or a parameter, or how it writes the values of a derived key.
+MEANING: Final = (
+    *CARRIED,
+    *("search_path", "role", "client_encoding", "standard_conforming_strings", "backslash_quote", "IntervalStyle"),
+    *("timezone_abbreviations", "transform_null_equals", "array_nulls", "xmloption", "default_text_search_config"),
+    *("lc_monetary", "lc_numeric", "lc_time", "extra_float_digits", "bytea_output", "restrict_nonsystem_relation_kind"),
+)
+WANTED: Final = (*SETTINGS, *MEANING)
+WANTED_TEXT: Final = array_text(WANTED)
 
 # Parsing a statement locks every relation that it names until the transaction ends, so pg_locks is PostgreSQL's own
 # list of what it has just read: the second reader's opinion.
@@ -37,3 +56,15 @@ PREPARED: Final = """
 SELECT statement, pg_catalog.array_to_string(parameter_types::pg_catalog.oid[], ' ')
   FROM pg_catalog.pg_prepared_statements WHERE name OPERATOR(pg_catalog.=) $1
 """
+
+
+@lru_cache(maxsize=64)
+def settings_of(said: str, wanted: tuple[str, ...]) -> Mapping[str, str | None]:
+    """What ``SETTLED`` told, by name; under an empty name the database, if the session has no temporary objects."""
+    database, permanent, values = json.loads(said)
+    return {"": database if permanent else None, **dict(zip(wanted, values, strict=True))}
+
+
+def circumstances_of(settings: Mapping[str, str | None]) -> Circumstances | None:
+    database = settings[""]
+    return None if database is None else (database, *(settings[name] for name in MEANING))

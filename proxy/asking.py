@@ -15,17 +15,21 @@ from typing import Final, Protocol
 from mechanisms.errors import Refusal
 from proxy import messages as m
 from proxy import passwords, reports
-from proxy.answer import Answered, Asker, answer
-from proxy.conversation import Conversation, Portal, Prepared, Reading
+from proxy.answer import answer
+from proxy.asker import Answered, Asker
+from proxy.conversation import Conversation
 from proxy.encodings import recoded
 from proxy.errors import as_refusal, error_fields, notice
-from proxy.explain import explain, unwrap
+from proxy.explain import Explained, explain, unwrap
 from proxy.link import FLUSH, SYNC, Link, LinkLost, ShadowError, drop
+from proxy.reading import Portal, Prepared, Reading
 from proxy.route import named
 from proxy.runtime import Runtime
+from proxy.warm import at_once
 from proxy.wrapped import Placed, moved
 from sqlrewrite.blocks import Name
 from sqlrewrite.errors import NotAnswered, SyntaxNotRead, UnknownColumn, WouldShowRows
+from sqlrewrite.lift import lift
 from sqlrewrite.password import new_password
 from sqlrewrite.probe import emptied
 from sqlrewrite.split import split
@@ -53,13 +57,20 @@ class Asking:
     """The questions of one session."""
 
     def __init__(
-        self, runtime: Runtime, asker: Asker, link: Link, client: Client, mentioned: Callable[[], list[str]]
+        self,
+        runtime: Runtime,
+        asker: Asker,
+        link: Link,
+        client: Client,
+        mentioned: Callable[[], list[str]],
+        own: tuple[str, ...],
     ) -> None:
         self._runtime = runtime
         self._asker = asker
         self._link = link
         self._client = client
         self._mentioned = mentioned  # veil. names that are no settings of ours
+        self._own = own  # the names of whoever asks: an administrator is also the role of all administrators
         self._answering: asyncio.Task[Answered] | None = None
         self.conversation = Conversation(link)
 
@@ -106,7 +117,7 @@ class Asking:
         link, conversation, answered = self._link, self.conversation, False
         if (secret := passwords.hidden_portal(piece)) is not None:
             await self._fill(_UNNAMED, secret, held=None, alone=alone)
-        elif self._runtime.router.is_plain(piece.encode()) and execution(piece) is None:
+        elif self._administers or (self._runtime.router.is_plain(piece.encode()) and execution(piece) is None):
             await self._report(piece)
             link.send(m.PARSE, m.encode_parse(_UNNAMED, piece, (), conversation.codec), drop)
             link.send(m.BIND, m.encode_bind(_UNNAMED, _UNNAMED), drop)
@@ -158,48 +169,69 @@ class Asking:
     async def _answer(self, name: str, portal: Portal, asked: Portal, held: str | None, alone: bool) -> bool:
         """The same for the question itself, out of what carried it."""
         conversation, text = self.conversation, asked.question.text
-        names = sorted(named(text), key=str)
-        reading = await conversation.read(asked, names, self._mentioned(), held=held, alone=alone)
+        lifted = lift(text) if asked.question.wrapper is None and not asked.values else None
+        names = sorted(named(text if lifted is None else lifted.text), key=str)
+        read = partial(conversation.read, asked, names, self._mentioned(), alone=alone, lifted=lifted)
+        reading, answered = await read(held=held, meanwhile=partial(self._at_once, text))
         if not self._concerned(reading):
             await self._report(text)
             conversation.native(name, portal)
             return False
         explained = unwrap(text)
-        if explained is None:
-            work = answer(self._runtime, self._asker, text, reading, conversation)
-        else:
-            work = explain(self._runtime, self._asker, explained, reading, conversation)
-        self._answering = asyncio.get_running_loop().create_task(work)
         try:
-            answered = await self._answering
+            if answered is None and reading.assumed:
+                reading, _ = await read(held=None)  # the long way is for texts that PostgreSQL has read itself
+            if answered is None:
+                answered = await self._long_way(text, reading, explained)
         except (NotAnswered, SyntaxNotRead, UnknownColumn, WouldShowRows):
             empty = emptied(text, partial(self._protected, reading))
             if empty is None or explained is not None:
                 raise
             conversation.native(name, replace(asked, question=replace(asked.question, text=empty)))
             return False
+        await self._report(text)  # what has just been paid is in it
+        encoding = self._link.parameters.get("client_encoding", "UTF8")
+        bills = b"".join(recoded(notice(message, bill), encoding) for message, bill in answered.notices)
+        conversation.finish(name, answered.arrays, asked, bills)
+        return True
+
+    async def _at_once(self, text: str, reading: Reading) -> Answered | None:
+        """The answer, if it is known already; what is wrong with the question is told on the long way."""
+        try:
+            return await at_once(self._runtime, self._asker, text, reading, self.conversation)
+        except (Refusal, ShadowError):
+            return None
+
+    async def _long_way(self, text: str, reading: Reading, explained: Explained | None) -> Answered:
+        """Answer or explain a question, in a task that can be cancelled."""
+        if explained is None:
+            work = answer(self._runtime, self._asker, text, reading, self.conversation)
+        else:
+            work = explain(self._runtime, self._asker, explained, reading, self.conversation)
+        self._answering = asyncio.get_running_loop().create_task(work)
+        try:
+            return await self._answering
         finally:
             self._answering = None
-        await self._report(text)  # what has just been paid is in it
-        conversation.finish(name, answered.arrays, asked)
-        for message, bill in answered.notices:
-            self._tell(notice(message, bill))
-        return True
 
     async def _report(self, text: str) -> None:
         """Fill the reports that a statement names; nothing of it is on its way to the shadow yet."""
-        for report in reports.named(text.encode()):
+        for report in () if self._administers else reports.named(text.encode()):
             rows = await self._runtime.reports.rows(report, self._asker.name)
             self.conversation.configure(reports.SETTING.format(report), rows)
 
     async def _change_password(self, text: str) -> None:
         """Store what the analyst wants to log in with from now on."""
         escapes = self._link.parameters.get("standard_conforming_strings") == "off"
-        password = passwords.checked(new_password(text, self._asker.name, escapes))
+        password = passwords.checked(new_password(text, self._own, escapes))
         await self.conversation.attempt(passwords.STAND_IN)
         await self._runtime.registry.set_password(self._asker.name, password)
         if self._link.status != m.IDLE:
             self._tell(notice(passwords.NOTICE))
+
+    @property
+    def _administers(self) -> bool:
+        return len(self._own) > 1
 
     def _concerned(self, reading: Reading) -> bool:
         """Whether a protected relation is really meant: a temporary table may bear the same name."""

@@ -11,97 +11,35 @@ session that has ever made a temporary object has no such circumstances, and eve
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, TypeVar
 
 from proxy import messages as m
-from proxy.asides import PREPARED, READ, SETTLED
+from proxy.asides import CARRIED, PREPARED, READ, SETTLED, WANTED, WANTED_TEXT, circumstances_of, settings_of
 from proxy.encodings import codec
 from proxy.errors import ProtocolViolation, error_fields
 from proxy.expected import Sink
 from proxy.link import FLUSH, Answer, Link, ShadowError, drop
+from proxy.plain import each_format, plain_text
+from proxy.reading import Circumstances, Name, Portal, Prepared, Reading, Shape
 from proxy.recent import Recent
 from proxy.veil_settings import SETTINGS
 from proxy.wrapped import moved, not_finished, rehearsed, renamed
 from sqlrewrite.domain import DomainQuery
 from sqlrewrite.errors import NotAnswered
 from sqlrewrite.finish import array_text
+from sqlrewrite.lift import Lifted
 from sqlrewrite.question import Literal
 from sqlrewrite.wrapper import Carrier, Execution, Wrapper, inlined, prepared
 
-Name: TypeAlias = tuple[str | None, str]
-Circumstances: TypeAlias = tuple[str | None, ...]
+T = TypeVar("T")
 
 _OURS: Final = "__veil"
 _ASKED: Final = "__veil_question"
-_CARRIED: Final = ("TimeZone", "DateStyle")
-
-# Whatever can change how PostgreSQL reads a text or a parameter, or how it writes the values of a derived key.
-_MEANING: Final = (
-    *_CARRIED,
-    *("search_path", "role", "client_encoding", "standard_conforming_strings", "backslash_quote", "IntervalStyle"),
-    *("timezone_abbreviations", "transform_null_equals", "array_nulls", "xmloption", "default_text_search_config"),
-    *("lc_monetary", "lc_numeric", "lc_time", "extra_float_digits", "bytea_output", "restrict_nonsystem_relation_kind"),
-)
-_WANTED: Final = (*SETTINGS, *_MEANING)
-_WANTED_TEXT: Final = array_text(_WANTED)
 _REMEMBERED: Final = 1 << 16  # characters of statements, and of parameters, that a session remembers
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A statement that may be a question, with the parameter types that the client gave."""
-
-    text: str
-    oids: tuple[int, ...] = ()
-    wrapper: Wrapper | None = None  # what carried it: COPY or DECLARE
-    secret: str | None = field(default=None, repr=False)  # what the text stands for, if PostgreSQL must not see it
-
-
-@dataclass(frozen=True, slots=True)
-class Portal:
-    """A question with its parameters, bound and not yet executed."""
-
-    question: Prepared
-    values: tuple[bytes | None, ...] = ()
-    formats: tuple[int, ...] = ()
-    result_formats: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """PostgreSQL's reading of a question, on the shadow."""
-
-    settings: Mapping[str, str]  # veil.*, as they stand in the session, unset ones left out
-    carried: Mapping[str, str]  # settings that change what a constant means
-    resolved: Mapping[Name, tuple[str, str] | None]
-    seen: frozenset[tuple[str, str]]
-    columns: tuple[m.Field, ...]
-    parameters: tuple[Literal, ...]
-    parameter_oids: tuple[int, ...]
-    in_block: bool  # the transaction has seen other statements too
-    circumstances: Circumstances | None  # None: there may be temporary objects, which change what a text means
-    wrapper: Wrapper | None = None
-
-    @property
-    def meaning(self) -> Hashable:
-        """All that a plan may depend on beside the text, the wishes and the registry."""
-        names = tuple(self.resolved.items())
-        return names, self.seen, self.parameters, self.parameter_oids, self.in_block, self.circumstances
-
-
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    """How PostgreSQL read a text, and under which circumstances."""
-
-    columns: tuple[m.Field, ...]
-    oids: tuple[int, ...]
-    resolved: Mapping[Name, tuple[str, str] | None]
-    seen: frozenset[tuple[str, str]]
-    in_block: bool
-    circumstances: Circumstances | None
 
 
 def quoted(name: Name) -> str:
@@ -115,10 +53,11 @@ class Conversation:
     def __init__(self, link: Link) -> None:
         self._link = link
         self._types: dict[tuple[int, int], str] = {}
-        self._shapes: Recent[Prepared, _Shape] = Recent(_REMEMBERED)
+        self._shapes: Recent[Prepared, Shape] = Recent(_REMEMBERED)
         self._literals: Recent[Hashable, tuple[Literal, ...]] = Recent(_REMEMBERED)
         self._finishing: Recent[Hashable, bool] = Recent(_REMEMBERED)
         self._prepared = ""  # the finishing statement
+        self._said = ""  # the settings, as they were told last
 
     @property
     def codec(self) -> str:
@@ -126,40 +65,81 @@ class Conversation:
         return codec(self._link.parameters.get("client_encoding", "UTF8"))
 
     async def read(
-        self, portal: Portal, names: Sequence[Name], mentioned: Sequence[str], *, held: str | None, alone: bool
-    ) -> Reading:
+        self,
+        portal: Portal,
+        names: Sequence[Name],
+        mentioned: Sequence[str],
+        *,
+        held: str | None,
+        alone: bool,
+        lifted: Lifted | None = None,
+        meanwhile: Callable[[Reading], Awaitable[T | None]] | None = None,
+    ) -> tuple[Reading, T | None]:
         """Have PostgreSQL tell the settings that apply to a question and, unless it has read this text before, parse
         and describe it and resolve its names.
+
+        With something to do ``meanwhile``, a text counts as read if one was that is the same when its constants are
+        ``lifted``, and it is begun as if the settings were what they were last; if they are not, it was in vain.
         """
         if held is not None:  # a portal that died with its transaction is an error, as in PostgreSQL
             self._link.send(m.DESCRIBE, m.encode_describe(m.PORTAL, held), drop)
-        wanted = (*_WANTED, *mentioned)
-        told = self._run(SETTLED, [array_text(wanted) if mentioned else _WANTED_TEXT])
+        wanted = (*WANTED, *mentioned)
+        told = self._run(SETTLED, [array_text(wanted) if mentioned else WANTED_TEXT])
         shape = self._shapes.get(portal.question)
+        form = None if lifted is None else replace(portal.question, text=lifted.text)
+        assumed = meanwhile is not None and shape is None and form is not None
+        shape = self._shapes.get(form) if assumed and form is not None else shape
         asked = self._ask(portal.question, names) if shape is None else None
-        await self.settle()
-        database, permanent, values = json.loads(self._rows(told)[0][0] or "")
-        settings: dict[str, str | None] = dict(zip(wanted, values, strict=True))
-        circumstances = (database, *(settings[name] for name in _MEANING)) if permanent else None
+        done, said, early = self.settling(), self._said, None
+        if meanwhile is not None and shape is not None and not mentioned and said:
+            settings = settings_of(said, wanted)
+            values = self._values(shape.oids, portal, circumstances_of(settings))
+            if values is not None:
+                early = await meanwhile(self._reading(portal, shape, settings, mentioned, values, lifted, assumed))
+        await done
+        self._said = self._rows(told)[0][0] or ""
+        early = early if self._said == said else None
+        settings = settings_of(self._said, wanted)
+        circumstances = circumstances_of(settings)
         if shape is not None and shape.circumstances != circumstances:
-            shape, asked = None, self._ask(portal.question, names)
+            shape, asked, early = None, self._ask(portal.question, names), None
             await self.settle()
+        assumed = assumed and shape is not None
         if shape is None:
             assert asked is not None
             shape = self._shape(*asked, names, not alone or self._link.status != m.IDLE, circumstances)
             if circumstances is not None and not shape.in_block:  # a transaction remembers the names of others too
                 self._shapes.put(portal.question, shape, len(portal.question.text))
+                if form is not None:
+                    self._shapes.put(form, shape, len(form.text))
+        values = self._values(shape.oids, portal, circumstances)
+        if values is None:
+            values = await self._ask_values(shape.oids, portal, circumstances)
+        return self._reading(portal, shape, settings, mentioned, values, lifted, assumed), early
+
+    def _reading(
+        self,
+        portal: Portal,
+        shape: Shape,
+        settings: Mapping[str, str | None],
+        mentioned: Sequence[str],
+        values: tuple[Literal, ...],
+        lifted: Lifted | None,
+        assumed: bool,
+    ) -> Reading:
         return Reading(
             settings={name: value for name in (*SETTINGS, *mentioned) if (value := settings[name])},
-            carried={name: settings[name] or "" for name in _CARRIED},
+            carried={name: settings[name] or "" for name in CARRIED},
             resolved=shape.resolved,
             seen=shape.seen,
             columns=shape.columns,
-            parameters=await self._values(shape.oids, portal, circumstances),
+            parameters=values,
             parameter_oids=shape.oids,
             in_block=shape.in_block,
-            circumstances=circumstances,
+            circumstances=circumstances_of(settings),
             wrapper=portal.question.wrapper,
+            lifted=lifted,
+            assumed=assumed,
         )
 
     def _ask(self, question: Prepared, names: Sequence[Name]) -> tuple[Answer, Answer]:
@@ -179,10 +159,10 @@ class Conversation:
         names: Sequence[Name],
         in_block: bool,
         circumstances: Circumstances | None,
-    ) -> _Shape:
+    ) -> Shape:
         found = json.loads(self._rows(told)[0][0] or "{}")
         columns, oids = _described(described)
-        return _Shape(
+        return Shape(
             columns=columns,
             oids=oids,
             resolved={
@@ -194,26 +174,31 @@ class Conversation:
             circumstances=circumstances,
         )
 
-    async def _values(
+    def _values(
         self, oids: Sequence[int], portal: Portal, circumstances: Circumstances | None
-    ) -> tuple[Literal, ...]:
-        """Bound parameters by text and type: PostgreSQL itself reads them, text or binary."""
+    ) -> tuple[Literal, ...] | None:
+        """Bound parameters by text and type; None if PostgreSQL has not read them yet."""
         values, formats = portal.values, portal.formats
         if len(values) != len(oids):
             raise ProtocolViolation(
                 f"bind message supplies {len(values)} parameters, but the prepared statement requires {len(oids)}"
             )
-        if not oids:
-            return ()
-        key = (circumstances, oids, values, formats)
-        known = self._literals.get(key) if circumstances is not None else None
-        if known is not None:
-            return known
+        types = [self._types.get((oid, -1)) for oid in oids]
+        plain = [plain_text(*each) for each in zip(oids, values, each_format(formats, len(values)), strict=True)]
+        if self.codec == "utf-8" and None not in plain and None not in types:
+            return tuple(Literal(text, name or "") for text, name in zip(plain, types, strict=True))
+        return None if circumstances is None else self._literals.get((circumstances, oids, values, formats))
+
+    async def _ask_values(
+        self, oids: Sequence[int], portal: Portal, circumstances: Circumstances | None
+    ) -> tuple[Literal, ...]:
+        """Have PostgreSQL itself read parameters, text or binary."""
         types = await self._type_names([(oid, -1) for oid in oids])
         sql = "SELECT " + ", ".join(f"${i + 1}::{name}::pg_catalog.text" for i, name in enumerate(types))
-        rows = await self._query(sql, values, formats, oids)
+        rows = await self._query(sql, portal.values, portal.formats, oids)
         literals = tuple(Literal(text, name) for text, name in zip(rows[0], types, strict=True))
-        self._literals.put(key, literals, 1 + sum(len(value or b"") for value in values))
+        size = 1 + sum(len(value or b"") for value in portal.values)
+        self._literals.put((circumstances, oids, portal.values, portal.formats), literals, size)
         return literals
 
     async def _type_names(self, wanted: Sequence[tuple[int, int]]) -> tuple[str, ...]:
@@ -331,17 +316,18 @@ class Conversation:
         """Set a setting of the session until its transaction ends."""
         self._run("SELECT pg_catalog.set_config($1, $2, true)", [setting, value])
 
-    def finish(self, name: str, arrays: Sequence[str], portal: Portal) -> None:
-        """Put the finished answer behind the analyst's portal; what follows is PostgreSQL's own business."""
+    def finish(self, name: str, arrays: Sequence[str], portal: Portal, told: bytes) -> None:
+        """Put the finished answer behind the analyst's portal, and what is told of it before its rows; what follows is
+        PostgreSQL's own business.
+        """
         wrapper = portal.question.wrapper
         if wrapper is not None and wrapper.carrier is Carrier.COPY:
             self._parse(_ASKED, wrapper.around(inlined(self._prepared, arrays)))
-            self._bind(name, (), (), portal.result_formats)
+            self._bind(name, (), (), portal.result_formats, told)
             return
         values, formats = portal.values, portal.formats
-        own = formats if len(formats) == len(values) else tuple(formats[:1] or (0,)) * len(values)
         bound = [*values, *(text.encode(self.codec) for text in arrays)]
-        self._bind(name, (*own, *(0 for _ in arrays)), bound, portal.result_formats)
+        self._bind(name, (*each_format(formats, len(values)), *(0 for _ in arrays)), bound, portal.result_formats, told)
 
     def native(self, name: str, portal: Portal) -> None:
         """What turned out to be no question: let PostgreSQL bind it as it was asked to."""
@@ -351,9 +337,15 @@ class Conversation:
         self._bind(name, portal.formats, portal.values, portal.result_formats)
 
     def _bind(
-        self, portal: str, formats: Sequence[int], values: Sequence[bytes | None], result_formats: Sequence[int]
+        self,
+        portal: str,
+        formats: Sequence[int],
+        values: Sequence[bytes | None],
+        result_formats: Sequence[int],
+        told: bytes = b"",
     ) -> None:
-        self._link.send(m.CLOSE, m.encode_close(m.PORTAL, portal), drop)
+        # A notice goes where the answer to this Close would: one write with the rows, not one more.
+        self._link.send(m.CLOSE, m.encode_close(m.PORTAL, portal), lambda kind, frame: told)
         self._link.send(m.BIND, m.encode_bind(portal, _ASKED, formats, values, result_formats), drop)
         self._link.send(m.CLOSE, m.encode_close(m.STATEMENT, _ASKED), drop)
 
@@ -370,9 +362,15 @@ class Conversation:
         self._link.send(m.DESCRIBE, m.encode_describe(m.STATEMENT, _ASKED), sink)
         self._link.send(m.CLOSE, m.encode_close(m.STATEMENT, _ASKED), drop)
 
+    def settling(self) -> asyncio.Future[None]:
+        """Ends when PostgreSQL has answered all that was sent before."""
+        done = self._link.ask(m.CLOSE, m.encode_close(m.STATEMENT, _OURS) + FLUSH, drop)
+        done.add_done_callback(_heard)
+        return done
+
     async def settle(self) -> None:
-        """Wait until PostgreSQL has answered all that was sent before."""
-        await self._link.ask(m.CLOSE, m.encode_close(m.STATEMENT, _OURS) + FLUSH, drop)
+        """Wait for that."""
+        await self.settling()
 
     async def fail(self) -> None:
         """Make the shadow's transaction fail as the analyst's statement did, so that both agree on the status."""
@@ -381,6 +379,12 @@ class Conversation:
             await done
         except ShadowError:
             pass
+
+
+def _heard(done: asyncio.Future[None]) -> None:
+    """Whoever was to wait for it may have ended before: then nobody is left to be told of its failure."""
+    if not done.cancelled():
+        done.exception()
 
 
 def _described(described: Answer) -> tuple[tuple[m.Field, ...], tuple[int, ...]]:

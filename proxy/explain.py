@@ -21,11 +21,13 @@ from provenance.model import Charge, Felt, Verdict
 from provenance.reach import reach
 from provenance.synopses import Sameness
 from provenance.told import told
-from proxy.answer import Answered, Asker, sameness
+from proxy.answer import known_to
+from proxy.asker import Answered, Asker, sameness
 from proxy.bill import nearness, shown_threshold
-from proxy.conversation import Conversation, Reading
+from proxy.conversation import Conversation
 from proxy.numbers import Ways, ways
 from proxy.plan import Plan, StatementPlan, lattice_unit, shares_views
+from proxy.reading import Reading
 from proxy.relaxed import Relaxed, nearby
 from proxy.remembered import remembered
 from proxy.runtime import House, Runtime
@@ -91,15 +93,18 @@ async def explain(
     wishes = Wishes.read(reading.settings)
     house = await runtime.current()
     planned = await remembered(explained.question, reading, house, wishes, shadow.enumerate)
-    asked_before: set[Sameness] = set()
+    seen: set[Sameness] = set()
     priced: list[Priced] = []
     total = Loss.nothing(house.coin)
     for each in planned.plans:
         same = sameness(asker, each)
-        known = each.free or same in asked_before or await runtime.synopses.find(same) is not None
+        known = each.free or same in seen or await known_to(runtime, asker, house, each, wishes.reuse) is not None
         found = await ways(runtime.releases, asker.name, each) if not known and shares_views(each) else None
+        if not known and (found is None or found.dearer_than(each.most)):
+            each.refuse_if_dear()
+        known = known or (found is not None and found.free)
         priced.append(Priced(each, known, found))
-        asked_before.add(same)
+        seen.add(same)
         total = total + priced[-1].expected
     asked = [one.charge(asker, house) for one in priced if one.expected.amount or one.expected.delta]
     verdict = await runtime.ledger.verdict(asked) if asked else Verdict(None, Decimal(0), Decimal(0))

@@ -9,6 +9,8 @@ For each view that a question's statistics need there is one of four moves:
 
 A statistic has a view of its own, and may be a sum of cells of registered views: the cheapest is taken. The analyst
 pays for what is new to the analyst, the protected database for what is new to everybody.
+
+Where all that a question needs is known whole (``proxy.free``), nothing is drawn, written or charged.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from provenance.plan import Plan as Choices
 from provenance.reach import reach
 from provenance.releases import Fresh, Held, Place, Releases, learn
 from provenance.shape import shape_of
+from proxy.free import enough
 from proxy.plan import Plan, weights
 from proxy.wider import Derivable
 from sqlrewrite.cells import Cells
@@ -82,12 +85,26 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
+class Source:
+    """Where a statistic comes from: a view, which of its cells, and the releases that are enough, if known whole."""
+
+    place: Place
+    wider: Derivable | None
+    known: Known | None
+
+
+@dataclass(frozen=True, slots=True)
 class Ways:
     """How the numbers of one question are had: a move for each view, and the view of each statistic."""
 
     moves: Mapping[Place, Move]
-    sources: tuple[tuple[Place, Derivable | None], ...]
+    sources: tuple[Source, ...]  # of each statistic
     plans: tuple[Choices, ...]  # for each statistic, the ways that were weighed
+
+    @property
+    def free(self) -> bool:
+        """Whether nothing is paid, drawn or written: all of it follows from releases that the analyst knows whole."""
+        return all(source.known is not None for source in self.sources)
 
     @property
     def looks(self) -> bool:
@@ -98,8 +115,8 @@ class Ways:
     def names(self) -> list[str]:
         """What is done for each statistic."""
         return [
-            self.moves[place].word if wider is None else f"{self.moves[place].word} on {wider.label}"
-            for place, wider in self.sources
+            self.moves[one.place].word if one.wider is None else f"{self.moves[one.place].word} on {one.wider.label}"
+            for one in self.sources
         ]
 
     @property
@@ -173,15 +190,17 @@ async def ways(store: Releases, analyst: str, each: Plan) -> Ways:
     found = [_views(each, at) for at in range(len(each.shares))]
     shares = [share for share in each.shares if share is not None]
     places = [place for several, share in zip(found, shares, strict=True) for place, *_ in several]
-    finer = [_finer(place, share.grid) for several, share in zip(found, shares, strict=True) for place, *_ in several]
-    held = await store.find(analyst, [*places, *finer])
+    finest = [finer(place, share.grid) for several, share in zip(found, shares, strict=True) for place, *_ in several]
+    held = await store.find(analyst, [*places, *finest])
     touched = each.contribution.cells
     moves: dict[Place, Move] = {}
-    sources: list[tuple[Place, Derivable | None]] = []
+    sources: list[Source] = []
     plans: list[Choices] = []
     for share, several in zip(shares, found, strict=True):
-        candidates = {one.label: one for one in (_candidate(share, held, *view) for view in several)}
+        candidates = {one.label: one for one in (candidate(share, held, *view) for view in several)}
         weighed = plan([one.on_view(moves.get(one.place), touched) for one in candidates.values()], Coin.ZCDP)
+        free = {label: known for label, one in candidates.items() if (known := enough(one.held, one.precision))}
+        weighed = weighed if not free else weighed.taking(min(free, key=lambda label: max(free[label].whole)))
         chosen = weighed.chosen
         assert chosen.view is not None and chosen.step is not None
         one = candidates[chosen.view]
@@ -189,7 +208,7 @@ async def ways(store: Releases, analyst: str, each: Plan) -> Ways:
             *(one.place, one.view, one.question, one.cells, one.row, one.grid, one.held, touched),
             *(chosen.step, chosen.word),
         )
-        sources.append((one.place, one.wider))
+        sources.append(Source(one.place, one.wider, free.get(chosen.view)))
         plans.append(weighed)
     return Ways(moves, tuple(sources), tuple(plans))
 
@@ -199,18 +218,23 @@ _Seen: TypeAlias = tuple[Place, View, Question, Cells, int, Derivable | None]
 
 def _views(each: Plan, at: int) -> list[_Seen]:
     """The question's own view of a statistic, and the registered ones that it can be derived from."""
-    relation = each.question.relation
     assert each.cells is not None
-
-    def place(view: View) -> Place:
-        return Place(relation.id, relation.data_version, view.digest)
-
     own = view_of(each.question, at, each.context)
-    wider = [(place(one.view), one.view, one.question, one.cells, 0, one) for one in each.wider[at]]
-    return [(place(own), own, each.question, each.cells, at, None), *wider]
+    return [(place_of(each, own), own, each.question, each.cells, at, None), *registered(each, at)]
 
 
-def _candidate(
+def registered(each: Plan, at: int) -> list[_Seen]:
+    """The registered views that a statistic can be derived from."""
+    return [(place_of(each, one.view), one.view, one.question, one.cells, 0, one) for one in each.wider[at]]
+
+
+def place_of(each: Plan, view: View) -> Place:
+    """Where the releases of a view are filed."""
+    relation = each.question.relation
+    return Place(relation.id, relation.data_version, view.digest)
+
+
+def candidate(
     share: Share,
     held: Mapping[Place, Held],
     place: Place,
@@ -230,14 +254,19 @@ def _candidate(
     variance = asked * Fraction(grid.parts, share.grid.parts) ** 2
     if variance < _FINEST and grid != share.grid:
         # The view's grid is too coarse for this: releases of their own, on a finer grid.
-        place = _finer(place, share.grid)
+        place = finer(place, share.grid)
         grid, there, variance = share.grid, held[place], asked
     return Candidate(place, view, question, cells, row, grid, there, 1 / variance, wider)
 
 
-def _finer(place: Place, grid: Grid) -> Place:
+def finer(place: Place, grid: Grid) -> Place:
     """Where releases of a view on a grid of their own are filed."""
-    return replace(place, digest=f"{place.digest}/{grid.parts}")
+    return replace(place, digest=finer_name(place.digest, grid))
+
+
+def finer_name(digest: str, grid: Grid) -> str:
+    """The same for the digest alone."""
+    return f"{digest}/{grid.parts}"
 
 
 async def drawn(store: Releases, analyst: str, chosen: Ways) -> Ways:
@@ -275,11 +304,22 @@ async def told(store: Releases, receipt: Receipt, chosen: Ways, measure: Measure
             grown, part = await _filed(store, receipt, move, _fresh(move, move.step.grow, noisy.row(0)))
             releases, fresh = (*releases, grown), grown.id
         seen[place] = releases, advanced(move.held.known, move.step, part, fresh)
-    rows = [_row(chosen.moves[place].grid, *seen[place], wider) for place, wider in chosen.sources]
+    rows = [row(chosen.moves[one.place].grid, *seen[one.place], one.wider) for one in chosen.sources]
     return Noisy(np.array(rows, dtype=np.int64))
 
 
-def _row(grid: Grid, releases: Sequence[Release], known: Known, wider: Derivable | None) -> Lattice:
+async def recalled(store: Releases, analyst: str, chosen: Ways) -> Noisy:
+    """The numbers of a question that is free: see ``proxy.free``."""
+    rows = []
+    for one in chosen.sources:
+        assert one.known is not None
+        move = chosen.moves[one.place]
+        held = await store.loaded(analyst, replace(move.held, known=one.known), one.known.whole)
+        rows.append(row(move.grid, held.releases, one.known, one.wider))
+    return Noisy(np.array(rows, dtype=np.int64))
+
+
+def row(grid: Grid, releases: Sequence[Release], known: Known, wider: Derivable | None) -> Lattice:
     """One statistic of the answer: the best estimate, or sums of such.
 
     On the lattice itself cells are added up first, so that a sum is rounded once and not in each of its cells.

@@ -1,4 +1,4 @@
-"""Passwords that analysts change by themselves, as psql's ``\\password`` does.
+"""Passwords that analysts and administrators change by themselves, as psql's ``\\password`` does.
 
 *Guarantee*: a statement with a password in it goes to no database and into no log: PostgreSQL is shown another one in
 its place, and what is stored is a verifier. The change holds at once, on every proxy, from the next login on; a
@@ -12,7 +12,7 @@ from typing import Final
 
 from mechanisms.errors import BadSetting
 from proxy.auth import MECHANISM, parse_verifier
-from proxy.conversation import Portal, Prepared
+from proxy.reading import Portal, Prepared
 from sqlrewrite.errors import NotAnswered
 from sqlrewrite.password import changes_role
 
@@ -20,7 +20,7 @@ from sqlrewrite.password import changes_role
 STAND_IN: Final = "ALTER ROLE CURRENT_USER RESET trace_notify"
 NOTICE: Final = "veil: the password is changed at once; ROLLBACK does not undo it"
 
-_LARGE: Final = 1 << 18  # bytes: reading a longer script would keep others waiting
+_LARGE: Final = 1 << 16  # bytes: reading a longer script would keep others waiting
 _MD5: Final = re.compile("md5[0-9a-f]{32}")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_DOWN, Decimal
 from fractions import Fraction
@@ -18,16 +18,17 @@ import numpy as np
 
 from mechanisms.apportion import Ask, apportion, own_epsilon
 from mechanisms.condition import atoms
+from mechanisms.errors import AccuracyUnreachable
 from mechanisms.loss import QUANTUM, Loss, amount_within
 from mechanisms.noise import DiscreteGaussian
 from mechanisms.threshold import Share, key_threshold
 from mechanisms.values import Lattice
-from proxy.conversation import Reading
 from proxy.decided import Decided, decided, is_staged
+from proxy.reading import Reading
 from proxy.runtime import House
 from proxy.wider import Derivable, Enumerate, derivable
 from proxy.wishes import Wishes
-from sqlrewrite.blocks import Block, Outline, outline
+from sqlrewrite.blocks import Block, Name, Outline, outline
 from sqlrewrite.canonical import canonical
 from sqlrewrite.catalog import Catalog, Relation
 from sqlrewrite.cells import Cells, cells
@@ -36,13 +37,14 @@ from sqlrewrite.cut import Cut, cut
 from sqlrewrite.domain import domain_query, is_open
 from sqlrewrite.errors import NotAnswered, SyntaxNotRead, TooManyGroups
 from sqlrewrite.finish import Released, finish, released
+from sqlrewrite.folding import columns, questions
 from sqlrewrite.generate import SUMS
 from sqlrewrite.kind import refuse_kind, targets
 from sqlrewrite.lex import tokens
 from sqlrewrite.minimise import prime_implicants
 from sqlrewrite.normal import fingerprint
 from sqlrewrite.probe import is_probe
-from sqlrewrite.question import Always, Question, Statistic
+from sqlrewrite.question import Always, Literal, Question, Statistic
 from sqlrewrite.read import read
 from sqlrewrite.sensitivity import Contribution, sensitivity
 
@@ -82,6 +84,7 @@ class Plan:
     staged: Decided | None
     wider: tuple[tuple[Derivable, ...], ...]  # for each statistic, registered views that it can be derived from
     probe: bool  # the answer is thrown away whatever it is, or no row can be in it
+    dear: AccuracyUnreachable | None  # why its full price is more than the analyst lets it spend
 
     @property
     def free(self) -> bool:
@@ -115,6 +118,11 @@ class Plan:
     def within(self, left: Decimal) -> Plan:
         """The plan of one who has this epsilon left."""
         return self if self.staged is None else replace(self, staged=self.staged.within(left, self.conversion_delta))
+
+    def refuse_if_dear(self) -> None:
+        """The refusal of a question whose full price has to be paid."""
+        if self.dear is not None:
+            raise AccuracyUnreachable(self.dear.message, detail=self.dear.detail, hint=self.dear.hint)
 
     @property
     def weights(self) -> Lattice:
@@ -152,19 +160,13 @@ async def plan(text: str, reading: Reading, house: House, wishes: Wishes, enumer
     resolve = resolver(house.catalog, reading)
     refuse_kind(text, lambda name: _protected(resolve(*name), house.catalog))
     structure = skeleton(text)
-    blocks = structure.questions(lambda name: _protected(resolve(*name), house.catalog))
+    blocks = blocks_of(text, reading, house)
     _agree(structure, reading, house, resolve)
     decisions = sum("having" in block.clauses for block in blocks)
     plans: list[Plan] = []
     parts: list[Released] = []
     for block in blocks:
-        tables = {
-            alias: frozenset(relation.attributes)
-            for name, alias in block.tables
-            if (relation := resolve(*name)) is not None
-        }
-        taken = cut(text, block, tables)
-        found = _with_open_keys(read(taken.clauses, house.catalog, resolve, reading.parameters, wishes.support))
+        taken, found = asked_in(text, block, reading, house, wishes, reading.parameters)
         domain = listed = None
         printed = fingerprint(found)
         question, places = canonical(found, printed)
@@ -182,10 +184,10 @@ async def plan(text: str, reading: Reading, house: House, wishes: Wishes, enumer
             question, places = canonical(found, printed)
         # Numbers are stored by place: another list of groups (a public table has changed) is another question.
         listing = "" if listed is None else "/" + hashlib.sha256(repr(listed).encode()).hexdigest()
-        context = listing + _setting_digest(question, reading)
+        context = listing + setting_digest(question, reading)
         priced = _price(question, taken, domain, wishes, house, max(1, decisions), printed.digest, context)
         if domain is not None and shares_views(priced):
-            settings = partial(_setting_digest, reading=reading)
+            settings = partial(setting_digest, reading=reading)
             several = range(len(question.statistics))
             views = [await derivable(question, at, domain, settings, enumerate_) for at in several]
             priced = replace(priced, wider=tuple(views))
@@ -196,6 +198,26 @@ async def plan(text: str, reading: Reading, house: House, wishes: Wishes, enumer
     shown = first is not None and not first.tail and tokens(text)[0].word not in ("insert", "create")
     whole = blocks[0] if len(blocks) == 1 and first is blocks[0] and shown else None
     return StatementPlan(tuple(plans), tuple(parts), sql, whole)
+
+
+def blocks_of(text: str, reading: Reading, house: House) -> list[Block]:
+    """The questions in a statement."""
+    resolve = resolver(house.catalog, reading)
+    return questions(skeleton(text), lambda name: _protected(resolve(*name), house.catalog))
+
+
+def asked_in(
+    text: str, block: Block, reading: Reading, house: House, wishes: Wishes, parameters: Sequence[Literal]
+) -> tuple[Cut, Question]:
+    """What one of them asks, with these values of its parameters."""
+    resolve = resolver(house.catalog, reading)
+
+    def named(name: Name) -> frozenset[str] | None:
+        relation = resolve(*name)
+        return None if relation is None else frozenset(relation.attributes)
+
+    taken = cut(text, block, columns(skeleton(text), block, named))
+    return taken, _with_open_keys(read(taken.clauses, house.catalog, resolve, parameters, wishes.support))
 
 
 def shares_views(each: Plan) -> bool:
@@ -274,7 +296,14 @@ def _price(
     if payment is not None:  # the number of units of a group, which says whether it is named
         asked.append(Ask(1, accuracy.margin.lattice(1), False, True))
     longest = max((len(part) for part in prime_implicants(question.having)), default=1) if question.having else 1
-    given = apportion(asked, accuracy, longest=longest, touched=touched.cells, coin=coin, delta=converted)
+    priced = partial(apportion, asked, longest=longest, touched=touched.cells, coin=coin, delta=converted)
+    dear = None
+    try:
+        given = priced(accuracy)
+    except AccuracyUnreachable as refusal:
+        if accuracy.max_epsilon is None or accuracy.epsilon is not None:
+            raise
+        given, dear = priced(replace(accuracy, max_epsilon=None)), refusal
     paid = given if not probe else ()
     presence = None
     if payment is not None:
@@ -301,6 +330,7 @@ def _price(
         staged=staged,
         wider=(),
         probe=probe,
+        dear=None if probe else dear,
     )
 
 
@@ -343,7 +373,7 @@ def _margin(question: Question, statistic: Statistic, bound: int, wishes: Wishes
     return math.floor(Fraction(margin.amount) * abs(coefficient) / question.measures[measure].unit)
 
 
-def _setting_digest(question: Question, reading: Reading) -> str:
+def setting_digest(question: Question, reading: Reading) -> str:
     """Constants of date and time types mean what the session's settings say: another setting, another question.
 
     So may those of types that are not known here: a domain over dates, a range of them.

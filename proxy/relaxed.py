@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
@@ -27,7 +27,7 @@ from provenance.errors import LimitReached
 from provenance.nearby import Fact, Near, Nearby
 from provenance.releases import Releases
 from provenance.shape import Shape, shape_of
-from provenance.synopses import Stored
+from provenance.synopses import Sameness, Stored
 from provenance.told import told
 from proxy.bill import Groups
 from proxy.plan import Plan, StatementPlan, lattice_unit
@@ -110,31 +110,29 @@ class Relaxed:
 
 
 class Unpaid(Exception):  # noqa: N818 (a turn of the route, not a fault)
-    """The till has refused, and nothing was spent."""
+    """The till has refused these questions, and nothing was spent."""
 
-    def __init__(self, refusal: LimitReached) -> None:
-        self.refusal = refusal
+    def __init__(self, refusal: LimitReached, owed: Mapping[Sameness, Plan]) -> None:
+        self.refusal, self.owed = refusal, owed
 
 
-async def instead(
-    runtime: Runtime, analyst: str, planned: StatementPlan, wishes: Wishes, refusal: LimitReached
-) -> list[tuple[Plan, Stored]]:
+async def instead(runtime: Runtime, planned: StatementPlan, wishes: Wishes, unpaid: Unpaid) -> dict[Sameness, Stored]:
     """What stands for the questions of a statement that cannot be paid for; the refusal if there is nothing."""
-    asked = [each for each in planned.plans if not each.free]
     if not wishes.relax:
-        refusal.hint = f"{refusal.hint} {_OFFER}"
-        raise refusal
+        raise _with_hint(unpaid.refusal, _OFFER)
     if any(part.bounds for part in planned.parts):  # they are worked out from noise that is not there
-        refusal.hint = f"{refusal.hint} {_NO_BOUNDS}"
-        raise refusal
-    found: list[tuple[Plan, Stored]] = []
-    for each in asked:
-        near = await nearby(runtime.releases, analyst, each)
+        raise _with_hint(unpaid.refusal, _NO_BOUNDS)
+    found: dict[Sameness, Stored] = {}
+    for same, each in unpaid.owed.items():
+        near = await nearby(runtime.releases, same.analyst, each)
         if near is None:
-            refusal.hint = f"{refusal.hint} {_IN_VAIN}"
-            raise refusal
-        found.append((each, near.stored(each)))
+            raise _with_hint(unpaid.refusal, _IN_VAIN)
+        found[same] = near.stored(each)
     return found
+
+
+def _with_hint(refusal: LimitReached, more: str) -> LimitReached:
+    return LimitReached(refusal.message, detail=refusal.detail, hint=f"{refusal.hint or ''} {more}".strip())
 
 
 async def nearby(store: Releases, analyst: str, each: Plan) -> Relaxed | None:

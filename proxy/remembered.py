@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from proxy.conversation import Reading
 from proxy.plan import StatementPlan, plan
+from proxy.reading import Reading
 from proxy.runtime import House
 from proxy.wider import Enumerate
 from proxy.wishes import Wishes

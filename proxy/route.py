@@ -18,6 +18,7 @@ from sqlrewrite.blocks import outline
 from sqlrewrite.catalog import Catalog
 from sqlrewrite.kind import targets
 from sqlrewrite.lex import Kind, scan
+from sqlrewrite.lift import lift
 from sqlrewrite.relations import mentions
 from sqlrewrite.split import split, words
 
@@ -76,7 +77,8 @@ class Router:
             read = text.decode()
         except UnicodeDecodeError:
             read = text.decode("latin-1")  # another client encoding: the session decodes what may be ours
-        return _mentions(read, self.names)
+        lifted = lift(read)  # what a text names does not depend on its constants
+        return _mentions(read if lifted is None else lifted.text, self.names)
 
 
 PASS_ALL: Final = Router(frozenset(), frozenset(), ())

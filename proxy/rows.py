@@ -12,8 +12,12 @@ from numpy.typing import NDArray
 from mechanisms.condition import And, Condition, Leaf, Or
 from mechanisms.threshold import decide as beyond
 from mechanisms.values import Noisy
-from proxy.bill import Groups
+from provenance.model import Remaining
+from provenance.synopses import Stored
+from proxy.bill import Groups, bill, sentence
 from proxy.plan import Plan
+from proxy.staging import Paid
+from proxy.wishes import Wishes
 from sqlrewrite.bounds import Told, bound_texts
 from sqlrewrite.catalog import Key
 from sqlrewrite.cells import key_text
@@ -83,3 +87,21 @@ def columns_of(
     told = Told(each.question, groups.noisy, None if each.free else each.shares, kept, confidence, clip)
     bounds = [array_text(bound_texts(told, columns[index], bound)) for index, bound in part.bounds]
     return [*keys, *values, *masks, *bounds]
+
+
+def shown(
+    each: Plan,
+    part: Released,
+    stored: Stored | None,
+    paid: Paid | None,
+    remaining: Remaining,
+    wishes: Wishes,
+    top: bool,
+    text: str,
+) -> tuple[Sequence[str], tuple[str, str]]:
+    """The arrays of one answer, and its bill; ``top``: the question is the whole statement."""
+    groups = groups_of(each, None if stored is None else stored.noisy)
+    kept = stored.kept if stored is not None and stored.kept is not None else kept_of(each, groups)
+    arrays = columns_of(each, part, groups, kept, top and not wishes.raw, wishes.accuracy.confidence)
+    entry = bill(each, groups, kept, paid, {} if stored is None else stored.facts, remaining, text)
+    return arrays, (sentence(entry), entry.json())

@@ -52,6 +52,7 @@ Pool = AsyncConnectionPool[AsyncConnection[TupleRow]]
 ADMIN_ROLE: Final = "pgveil_admin"
 _GONE: Final = frozenset(("3D000", "28000", "28P01", "42501"))  # no such database, no such role, not let in
 _PLANS: Final = 1_000_000  # groups, about, that the remembered plans of a house may have
+_KNOWN: Final = 4_000_000  # numbers of what analysts know that new questions are answered from at once
 _LISTED: Final = 200_000  # values, about, of remembered derived keys
 _IDLE: Final = 10.0  # seconds after which a silent connection may be one that a network has forgotten
 _PATIENCE: Final = 3.0  # seconds until a database that is down is reported; a restart is often shorter
@@ -70,7 +71,11 @@ class House:
     seed: int  # keys the hash that bounds contributions
     plans: Recent[Hashable, Any] = field(default_factory=lambda: Recent(_PLANS), compare=False, repr=False)
     listings: Recent[Hashable, Any] = field(default_factory=lambda: Recent(_LISTED), compare=False, repr=False)
-    """What was worked out under this registry (``proxy.remembered``), forgotten with it."""
+    moulds: Recent[Hashable, Any] = field(default_factory=lambda: Recent(_PLANS), compare=False, repr=False)
+    casts: Recent[Hashable, Any] = field(default_factory=lambda: Recent(_PLANS), compare=False, repr=False)
+    known: Recent[Hashable, Any] = field(default_factory=lambda: Recent(_KNOWN), compare=False, repr=False)
+    """What was worked out under this registry and these data (``proxy.remembered``, ``proxy.warm``), forgotten with
+    them."""
 
 
 class Runtime:
@@ -123,7 +128,7 @@ class Runtime:
 
     async def current(self, analyst: str | None = None) -> House:
         """The house at the registry's present version, for an analyst who must be active."""
-        versions = await (self.registry.versions() if analyst is None else self.standing.look(analyst))
+        versions = await self.registry.versions() if analyst is None else (await self.standing.look(analyst)).versions
         if self._house is None or versions != self._house.versions:
             await self.refresh(versions)
         return self.house
@@ -184,7 +189,15 @@ class Runtime:
         if generation == house.generation:
             return house
         # Nothing remembered goes along: the name of a generation may have been another's before.
-        house = replace(house, generation=generation, plans=Recent(_PLANS), listings=Recent(_LISTED))
+        house = replace(
+            house,
+            generation=generation,
+            plans=Recent(_PLANS),
+            listings=Recent(_LISTED),
+            moulds=Recent(_PLANS),
+            casts=Recent(_PLANS),
+            known=Recent(_KNOWN),
+        )
         if self._house is not None and self._house.versions == house.versions:
             self._house = house
         return house

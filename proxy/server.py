@@ -14,7 +14,6 @@ import psycopg
 from mechanisms.errors import Refusal
 from provenance.registry import Account
 from proxy import messages as m
-from proxy.answer import Asker
 from proxy.auth import ScramExchange, new_cancel_key
 from proxy.binding import end_point
 from proxy.codec import (
@@ -290,21 +289,20 @@ class Client(asyncio.Protocol):
             for name, value in startup.parameters.items()
             if name not in _OWN_PARAMETERS and not name.startswith("_pq_.")
         }
-        asker = None if account.administrator else Asker(account.name)
-        session = Session(runtime, asker, runtime.settings.max_message)
-        if asker is None:
+        session = Session(runtime, account.name, account.administrator, runtime.settings.max_message)
+        if account.administrator:
             self._target = runtime.admin_target
             who = {"user": ADMIN_ROLE, "password": runtime.admin_password}
             database = runtime.admin_database
             link, greeting = await connect(self._target, session, **who, database=database, parameters=wanted)
         else:
             self._target = target = runtime.shadow_target
-            analyst = await runtime.registry.analyst(asker.name)
+            analyst = await runtime.registry.analyst(account.name)
             wanted = _with_defaults(wanted, analyst.settings if analyst else {})
             session.note_settings(" ".join(wanted) + " " + wanted.get("options", ""))
-            who = {"user": asker.name, "password": runtime.shadow.password(asker.name)}
+            who = {"user": account.name, "password": runtime.shadow.password(account.name)}
             link, greeting = await runtime.enter(
-                asker.name, lambda name: connect(target, session, **who, database=name, parameters=wanted)
+                account.name, lambda name: connect(target, session, **who, database=name, parameters=wanted)
             )
         if self._transport is None or self._transport.is_closing():
             link.close()

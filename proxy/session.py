@@ -16,17 +16,18 @@ from typing import Final, TypeAlias
 from mechanisms.errors import Refusal
 from proxy import messages as m
 from proxy import reports
-from proxy.answer import Asker
+from proxy.asker import Asker
 from proxy.asking import Asking, as_portal
 from proxy.codec import FRONTEND_LIMITS, Frames
-from proxy.conversation import Conversation, Portal, Prepared
+from proxy.conversation import Conversation
 from proxy.errors import as_refusal, error_fields
 from proxy.expected import RELAYED, Sink, batch
 from proxy.link import FLUSH, Link, LinkLost
 from proxy.passwords import hidden, may_hide
 from proxy.protocol import Action, Event, Machine, State
+from proxy.reading import Portal, Prepared
 from proxy.route import PASS_ALL, Router
-from proxy.runtime import Runtime
+from proxy.runtime import ADMIN_ROLE, Runtime
 from proxy.veil_settings import note_unknown
 
 Task: TypeAlias = Coroutine[None, None, None]
@@ -42,9 +43,9 @@ _EXECUTES: Final = re.compile(rb"(?:^|;)\s*execute\b", re.IGNORECASE)
 class Session:
     """The messages of a client that has logged in; implements ``proxy.link.Listener`` and ``proxy.asking.Client``."""
 
-    def __init__(self, runtime: Runtime, asker: Asker | None, max_message: int) -> None:
+    def __init__(self, runtime: Runtime, who: str, administers: bool, max_message: int) -> None:
         self._runtime = runtime
-        self._asker = asker  # None: an administrator, whose text is never a question
+        self._who, self._administers = who, administers  # an administrator's text is never a question
         self._frames = Frames(max_message, FRONTEND_LIMITS)
         self._machine = Machine(State.READY)
         self._queue: deque[tuple[int, bytes]] = deque()
@@ -65,8 +66,8 @@ class Session:
     def open(self, transport: asyncio.Transport, link: Link) -> None:
         """Both ends stand."""
         self._transport, self.link = transport, link
-        if self._asker is not None:
-            self._asking = Asking(self._runtime, self._asker, link, self, lambda: sorted(self._mentioned))
+        own = (self._who, ADMIN_ROLE) if self._administers else (self._who,)
+        self._asking = Asking(self._runtime, Asker(self._who), link, self, lambda: sorted(self._mentioned), own)
 
     # -- from the client ----------------------------------------------------------------------------------------
 
@@ -85,7 +86,7 @@ class Session:
             self._waiting += len(data)
             self._pump()
         elif data[0] == _Q:
-            passed = PASS_ALL.passed if self._asker is None else self._runtime.router.passed
+            passed = PASS_ALL.passed if self._administers else self._runtime.router.passed
             if data[5:-1] in passed and len(data) == 1 + int.from_bytes(data[1:5], "big") > 5:
                 self.link_.relay_one(_QUERY, data)  # the hot path: a simple query that was seen before and is not ours
             else:
@@ -108,8 +109,7 @@ class Session:
                 kind, frame = queue.popleft()
                 action = machine.receive(kind)
                 if action is Action.HANDLE:
-                    task = self._handle(kind, frame)
-                    if task is not None:
+                    if (task := self._handle(kind, frame)) is not None:
                         self._flush()
                         self._start(task)
                 elif action is Action.RELAY:
@@ -193,11 +193,11 @@ class Session:
         executes = (self._named or self._statements) and _EXECUTES.search(text)
         if text in self._router.passed and not executes:
             return None
-        secret = self._asking is not None and may_hide(text)
+        secret = may_hide(text)
         if not secret:
             self.note_settings(text)
-        plain = not secret and self._router.is_plain(text) and not reports.named(text) and not executes
-        if self._asking is None or b"\0" in text or plain:
+        plain = not secret and self._router.is_plain(text)
+        if b"\0" in text or (plain and (self._administers or not (reports.named(text) or executes))):
             return None
         self._named = self._named or b"prepare" in text.lower()
         try:
@@ -370,7 +370,7 @@ class Session:
 
     @property
     def _router(self) -> Router:
-        return PASS_ALL if self._asker is None else self._runtime.router
+        return PASS_ALL if self._administers else self._runtime.router
 
     @property
     def link_(self) -> Link:

@@ -8,8 +8,9 @@ believed for longer than a second. The till, of course, believes nothing.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from mechanisms.loss import Coin
 from provenance.accountant import not_active
@@ -17,20 +18,56 @@ from provenance.ledger import Ledger
 from provenance.model import Remaining
 from provenance.outlook import Pool, connected
 from provenance.registry import Versions
+from provenance.synopses import Sameness
 
 _BELIEVED: Final = 1.0  # seconds
 
 # A row that was changed has another place or another transaction. Charges are numbered in the order of their commits,
 # since they are made under the till's lock.
-_LOOK: Final = """
+_SEEN: Final = """
 SELECT d.registry_version, d.coin, d.conversion_delta, d.payment_delta,
        (SELECT jsonb_object_agg(r.id, r.data_version) FROM provenance.relation r WHERE r.active),
        a.active,
        concat_ws(' ', d.ctid, d.xmin, a.ctid, a.xmin, (SELECT max(c.id) FROM provenance.charge c),
                  (SELECT sum(o.privilege) FROM provenance.analyst o WHERE o.active),
                  (SELECT string_agg(concat_ws(' ', g.ctid, g.xmin), ' ' ORDER BY g.id)
-                  FROM provenance.grant_of_budget g WHERE a.name IN (g.grantor, g.grantee)))
-FROM provenance.deployment d LEFT JOIN provenance.analyst a ON a.name = %s"""
+                  FROM provenance.grant_of_budget g WHERE a.name IN (g.grantor, g.grantee))),
+       (SELECT concat_ws(' ', b.ctid, b.xmin) FROM provenance.balance b WHERE b.scope = 'analyst' AND b.name = a.name),
+       {}
+FROM provenance.deployment d LEFT JOIN provenance.analyst a ON a.name = %(analyst)s"""
+
+_LOOK: Final = _SEEN.format("false")
+_PROBE: Final = _SEEN.format(
+    """EXISTS (SELECT FROM provenance.synopsis s WHERE s.analyst = a.name AND s.relation_id = %(relation)s
+                   AND s.data_version = %(version)s AND s.fingerprint = %(same)s AND s.accuracy = %(accuracy)s)
+           OR EXISTS (SELECT FROM provenance.release r
+                      JOIN provenance.knowledge k ON k.analyst = a.name AND k.release = r.id
+                      WHERE r.relation_id = %(relation)s AND r.data_version = %(version)s
+                      AND r.digest = ANY (string_to_array(%(own)s, ' ')))"""
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What may stand in the way of answering a new question from a registered view: its answer, and its own views."""
+
+    same: Sameness
+    own: Sequence[str]
+
+    @property
+    def values(self) -> dict[str, Any]:
+        same, own = self.same, " ".join(self.own)  # a digest has no blanks; as a list it would take longer to send
+        where = {"relation": same.relation_id, "version": same.data_version}
+        return {"analyst": same.analyst, **where, "same": same.fingerprint, "accuracy": same.accuracy, "own": own}
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How things stand: versions, a mark that changes with every charge of the analyst, and what a probe found."""
+
+    versions: Versions
+    paid: str
+    answered: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +86,23 @@ class Standing:
         self._pool = pool
         self._ledger = ledger
         self._marks: dict[str, str] = {}
+        self._paid: dict[str, str] = {}
         self._left: dict[str, _Left] = {}
 
-    async def look(self, analyst: str) -> Versions:
-        """The registry's versions; who is not active any more is refused, whatever is asked."""
+    async def look(self, analyst: str, probe: Probe | None = None) -> Look:
+        """How things stand; who is not active any more is refused, whatever is asked."""
         async with connected(self._pool) as conn:
-            row = await (await conn.execute(_LOOK, (analyst,))).fetchone()
+            asked = (_LOOK, {"analyst": analyst}) if probe is None else (_PROBE, probe.values)
+            row = await (await conn.execute(*asked)).fetchone()
         if row is None or not row[5]:
             raise not_active(analyst)
-        self._marks[analyst] = row[6]
+        self._marks[analyst], self._paid[analyst] = row[6], row[7] or ""
         data = {int(key): int(value) for key, value in (row[4] or {}).items()}
-        return Versions(int(row[0]), Coin(row[1]), row[2], row[3], data)
+        return Look(Versions(int(row[0]), Coin(row[1]), row[2], row[3], data), self._paid[analyst], bool(row[8]))
+
+    def paid(self, analyst: str) -> str:
+        """A mark that changes with every charge of the analyst, as it was last seen."""
+        return self._paid.get(analyst, "")
 
     async def remaining(self, analyst: str) -> Remaining:
         """What the analyst had left at the last look, for the bill of an answer that was free."""

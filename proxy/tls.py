@@ -34,7 +34,8 @@ async def secure(
     )
     if hello:
         await asyncio.sleep(0)  # start_tls has put its protocol in place, and lets it begin in the next turn
-        loop.call_soon(_feed, transport, hello)
+        if not starting.done():
+            loop.call_soon(_feed, transport, hello)
     return cast(asyncio.Transport, await starting)  # uvloop's transports are not of that class
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from sqlrewrite.catalog import Histogram
 from sqlrewrite.cells import Cells
 from sqlrewrite.derive import Rollup, rollup, wider
 from sqlrewrite.domain import DomainQuery
@@ -23,6 +24,7 @@ class Derivable:
     question: Question
     cells: Cells
     rollup: Rollup
+    histogram: Histogram
 
     @property
     def label(self) -> str:
@@ -45,5 +47,5 @@ async def derivable(
         sums = rollup(await enumerate_(candidate.listing), domain)
         if sums.most:  # a question that no cell adds to is measured like any other
             view = view_of(candidate.question, 0, context(candidate.question))
-            found.append(Derivable(view, candidate.question, candidate.cells, sums))
+            found.append(Derivable(view, candidate.question, candidate.cells, sums, histogram))
     return tuple(found)

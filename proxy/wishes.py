@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from mechanisms.accuracy import Accuracy, Margin, number
@@ -34,44 +35,46 @@ class Wishes:
     @classmethod
     def read(cls, settings: Mapping[str, str]) -> Wishes:
         """Check every setting before anything is spent; a bad one is 22023."""
-        for name in settings:
-            if name not in SETTINGS:
-                raise BadSetting(
-                    f'unrecognized configuration parameter "{name}"',
-                    detail="pgveil knows " + ", ".join(sorted(SETTINGS)) + ".",
-                    hint=f"Write RESET {name}.",
-                )
-        values = {name: settings.get(name) or default for name, default in SETTINGS.items()}
-        mechanism = _one_of(values, "veil.mechanism", (_AUTO, *MECHANISMS))
-        certified = _one_of(values, "veil.certify", _CERTIFIED)
-        exhausted = _one_of(values, "veil.on_exhausted", _EXHAUSTED)
-        support = number("support", values["veil.support"]) if values["veil.support"] else None
-        if support is not None and (support < 1 or support != support.to_integral_value()):
-            raise BadSetting("veil.support is a whole number of rows, 1 or more", hint="Write SET veil.support = 200.")
-        epsilon, most = values["veil.epsilon"], values["veil.max_epsilon"]
-        accuracy = Accuracy(
-            beta=number("beta", values["veil.beta"]),
-            alpha=number("alpha", values["veil.alpha"]),
-            margin=Margin.parse(values["veil.margin"]),
-            confidence=number("confidence", values["veil.confidence"]),
-            epsilon=number("epsilon", epsilon) if epsilon else None,
-            max_epsilon=number("max_epsilon", most) if most else None,
-        )
-        if (
-            accuracy.epsilon is not None
-            and accuracy.max_epsilon is not None
-            and accuracy.epsilon > accuracy.max_epsilon
-        ):
-            raise BadSetting("veil.epsilon is above veil.max_epsilon", hint="RESET one of them.")
-        return cls(
-            accuracy,
-            _flag(values, "veil.raw"),
-            None if support is None else int(support),
-            None if mechanism == _AUTO else mechanism,
-            certified == "beta",
-            _flag(values, "veil.reuse"),
-            exhausted == _RELAX,
-        )
+        return _read(tuple(settings.items()))
+
+
+@lru_cache(maxsize=256)  # a session asks many questions under the same settings
+def _read(items: tuple[tuple[str, str], ...]) -> Wishes:
+    settings = dict(items)
+    for name in settings:
+        if name not in SETTINGS:
+            raise BadSetting(
+                f'unrecognized configuration parameter "{name}"',
+                detail="pgveil knows " + ", ".join(sorted(SETTINGS)) + ".",
+                hint=f"Write RESET {name}.",
+            )
+    values = {name: settings.get(name) or default for name, default in SETTINGS.items()}
+    mechanism = _one_of(values, "veil.mechanism", (_AUTO, *MECHANISMS))
+    certified = _one_of(values, "veil.certify", _CERTIFIED)
+    exhausted = _one_of(values, "veil.on_exhausted", _EXHAUSTED)
+    support = number("support", values["veil.support"]) if values["veil.support"] else None
+    if support is not None and (support < 1 or support != support.to_integral_value()):
+        raise BadSetting("veil.support is a whole number of rows, 1 or more", hint="Write SET veil.support = 200.")
+    epsilon, most = values["veil.epsilon"], values["veil.max_epsilon"]
+    accuracy = Accuracy(
+        beta=number("beta", values["veil.beta"]),
+        alpha=number("alpha", values["veil.alpha"]),
+        margin=Margin.parse(values["veil.margin"]),
+        confidence=number("confidence", values["veil.confidence"]),
+        epsilon=number("epsilon", epsilon) if epsilon else None,
+        max_epsilon=number("max_epsilon", most) if most else None,
+    )
+    if accuracy.epsilon is not None and accuracy.max_epsilon is not None and accuracy.epsilon > accuracy.max_epsilon:
+        raise BadSetting("veil.epsilon is above veil.max_epsilon", hint="RESET one of them.")
+    return Wishes(
+        accuracy,
+        _flag(values, "veil.raw"),
+        None if support is None else int(support),
+        None if mechanism == _AUTO else mechanism,
+        certified == "beta",
+        _flag(values, "veil.reuse"),
+        exhausted == _RELAX,
+    )
 
 
 def _one_of(values: Mapping[str, str], name: str, allowed: tuple[str, ...]) -> str:

@@ -4,9 +4,9 @@ This room knows SQL and nothing of networks, budgets or noise. The *structure* o
 scanner, so everything around a question may be any SQL that PostgreSQL knows. The *meaning* of a question's fragments
 is read by sqlglot into a ``Question``, which alone decides what is charged and what the protected database is asked.
 
-    text -> lex -> blocks (which SELECTs) -> cut (fragments, and the text around them)
+    text -> lex -> blocks (which SELECTs), folding (which are questions) -> cut (fragments, and the text around them)
                                                |
-         source, predicate, aggregate, decompose <- read (parse, allow, account: nothing unread) -> Question
+  derived, source, predicate, aggregate, decompose <- read (parse, allow, account: nothing unread) -> Question
                                                |
          interval, minimise, normal, canonical |-> sensitivity: what one unit can move
                                                |-> generate (render, amount): one SELECT, one scan
@@ -24,6 +24,7 @@ A worked example:
 >>> from sqlrewrite.catalog import Attribute, Catalog, Kind, Relation
 >>> from sqlrewrite.cut import cut
 >>> from sqlrewrite.finish import finish, released
+>>> from sqlrewrite.folding import questions
 >>> from sqlrewrite.generate import generate
 >>> from sqlrewrite.read import read
 >>> patients = Relation(1, "public", "patients", Kind.PROTECTED, {
@@ -31,7 +32,7 @@ A worked example:
 ...     "disease": Attribute("disease", "text", not_null=True, domain=("cold", "flu")),
 ... })
 >>> text = "SELECT upper(disease) AS d, count(*) * 2 AS n FROM patients WHERE age >= 18 GROUP BY disease ORDER BY 2"
->>> (block,) = outline(text).questions(lambda name: name == (None, "patients"))
+>>> (block,) = questions(outline(text), lambda name: name == (None, "patients"))
 >>> taken = cut(text, block, {"patients": frozenset(patients.attributes)})
 >>> [fragment.text for fragment in (*taken.clauses.keys, *taken.clauses.aggregates)]
 ['disease', 'count(*)']

@@ -9,6 +9,7 @@ from decimal import Decimal, InvalidOperation
 from sqlglot import exp
 
 from sqlrewrite.errors import NotAnswered
+from sqlrewrite.moments import FORMATS
 from sqlrewrite.parse import Parsed, fold
 
 # Words that carry structure and therefore have no identifier in the tree. A word in no list must be a name.
@@ -30,8 +31,8 @@ _WORDS = {
         (
             "function",
             """abs avg ceil ceiling char_length character_length coalesce count date date_part date_trunc extract floor
-            left length lower mod nullif percentile_cont percentile_disc round stddev stddev_pop stddev_samp sum trunc
-            upper var_pop var_samp variance width_bucket""",
+            left length lower make_date make_timestamp mod nullif percentile_cont percentile_disc round stddev
+            stddev_pop stddev_samp sum to_date to_timestamp trunc upper var_pop var_samp variance width_bucket""",
         ),
     )
 }
@@ -43,6 +44,7 @@ UNITS = frozenset(
         doy isoyear epoch julian""",
     )
 )
+_FORMATS = frozenset(FORMATS.values())
 _KNOWN_WORDS = frozenset().union(*_WORDS.values(), UNITS)
 
 
@@ -116,7 +118,11 @@ def _words(text: str) -> str:
 
 
 def _spelt(text: str) -> str:
-    """Names of units have one spelling: sqlglot writes them in capitals."""
+    """Names of units and formats of dates have one spelling: sqlglot writes them in its own."""
+    if text in FORMATS:
+        return FORMATS[text]
+    if text.upper() in _FORMATS:
+        return text.upper()
     return text.lower() if text.lower() in UNITS else text
 
 

@@ -34,7 +34,8 @@ from sqlrewrite.question import (
     Predicate,
     Unit,
 )
-from sqlrewrite.source import Scope, is_unit
+from sqlrewrite.scope import Scope
+from sqlrewrite.source import is_unit
 from sqlrewrite.term import narrow
 
 ROWS, VALUES, UNITS, TOTAL = MeasureKind.ROWS, MeasureKind.VALUES, MeasureKind.UNITS, MeasureKind.TOTAL

@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from mechanisms.errors import Refusal
 from sqlrewrite.errors import NotAnswered, SyntaxNotRead, WouldShowRows
+from sqlrewrite.moments import FORMATS
 from sqlrewrite.parse import Form, Parsed, position
 
 SHAPE = "SELECT keys, aggregates FROM table WHERE ... GROUP BY keys HAVING aggregate > n"
@@ -23,6 +24,8 @@ ALLOWED: dict[type[exp.Expr], frozenset[str]] = {
         (exp.Table, "this db alias"),
         (exp.TableAlias, "this"),
         (exp.Join, "this side kind on using"),
+        (exp.Subquery, "this alias"),
+        (exp.Alias, "this alias"),
         # names and constants
         (exp.Identifier, "this quoted"),
         (exp.Column, "this table db"),
@@ -35,6 +38,11 @@ ALLOWED: dict[type[exp.Expr], frozenset[str]] = {
         (exp.Cast, "this to"),
         (exp.DataType, "this expressions nested"),
         (exp.Array, "expressions"),
+        (exp.StrToDate, "this format"),
+        (exp.StrToTime, "this format"),
+        (exp.UnixToTime, "this"),
+        (exp.TimestampFromParts, "year month day hour min sec"),
+        (exp.Anonymous, "this expressions"),
         # conditions
         (exp.Where, "this"),
         (exp.And, "this expression"),
@@ -99,6 +107,8 @@ ALLOWED: dict[type[exp.Expr], frozenset[str]] = {
 }
 FORMS = {Form.SOURCE: {"from_", "joins"}, Form.CONDITION: {"where"}, Form.EXPRESSION: set[str]()}
 """What else the SELECT around a fragment may hold."""
+PICKING = {"from_", "joins", "where", "order"}
+"""What else a SELECT in FROM may hold (``sqlrewrite.derived``); its ORDER BY changes no answer."""
 
 CONSTRUCTS = {
     "Select": "a subquery",
@@ -140,6 +150,11 @@ CONSTRUCTS = {
     "Concat": "a constant in several pieces",
     "SimilarTo": "SIMILAR TO",
     "Collate": "COLLATE",
+    "StrToDate": "the function to_date",
+    "StrToTime": "the function to_timestamp",
+    "UnixToTime": "the function to_timestamp",
+    "TimestampFromParts": "the function make_timestamp",
+    "Anonymous": "the function make_date",
 }
 
 HINTS = {
@@ -173,18 +188,38 @@ def allow(parsed: Parsed, form: Form) -> None:
     root = parsed.root
     for node in root.walk():
         fields: frozenset[str] | set[str] | None = ALLOWED.get(type(node))
-        if fields is None or (isinstance(node, exp.Select) and node is not root):
+        if fields is None or not _at_home(node, root):
             raise refused(node, construct(node), parsed.called(node))
+        if isinstance(node, exp.StrToDate | exp.StrToTime) and node.args["format"].name not in FORMATS:
+            raise NotAnswered(
+                f"{CONSTRUCTS[construct(node)]} with this format is not answered",
+                hint="write DATE '2025-01-31' or TIMESTAMP '2025-01-31 12:00:00', or use the format 'YYYY-MM-DD'",
+                position=position(node),
+            )
         if isinstance(node, exp.Count) and node.this is None:
             raise SyntaxNotRead("count needs * or an expression", hint="write count(*)", position=position(node))
-        if node is root:
-            fields = fields | FORMS[form]
+        if isinstance(node, exp.Select):
+            fields = fields | (FORMS[form] if node is root else PICKING)
         for field, value in node.args.items():
             if field in fields or value is None or value is False or value == [] or value == "":
                 continue
             raise refused(node, f"{type(node).__name__}.{field}")
     if len(root.expressions) != 1:
         raise refused(root, "Tuple")
+
+
+def _at_home(node: exp.Expr, root: exp.Expr) -> bool:
+    """Whether a SELECT in parentheses stands in FROM, a name for an expression in such a SELECT, and so on."""
+    match node:
+        case exp.Subquery():
+            return isinstance(node.parent, exp.From | exp.Join | exp.Subquery)
+        case exp.Select():
+            return node is root or isinstance(node.parent, exp.Subquery)
+        case exp.Alias():
+            return isinstance(node.parent, exp.Select) and node.parent is not root
+        case exp.Anonymous():
+            return node.name.lower() == "make_date" and len(node.expressions) == 3
+    return True
 
 
 def construct(node: exp.Expr) -> str:
@@ -194,8 +229,9 @@ def construct(node: exp.Expr) -> str:
 
 def refused(node: exp.Expr, key: str, called: str = "") -> Refusal:
     """The refusal that names a construct which is not answered, a function as it was ``called``."""
-    name = CONSTRUCTS.get(key) or _plain_name(node, key, called)
     shown = node.name if isinstance(node, exp.Anonymous) else key
+    known = None if shown is not key else CONSTRUCTS.get(key)
+    name = known or _plain_name(node, key, called)
     if key in SHOWS_ROWS or shown.lower().endswith("agg"):
         return WouldShowRows(
             f"{name} would show private values", hint="ask for counts, sums or averages", position=position(node)

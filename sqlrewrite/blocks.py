@@ -8,12 +8,12 @@ statement runs where nothing private is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, TypeAlias
 
-from sqlrewrite.errors import NotAnswered, SyntaxNotRead, TooComplex
+from sqlrewrite.errors import SyntaxNotRead, TooComplex
 from sqlrewrite.lex import Kind, Token, tokens
 
 Name: TypeAlias = tuple[str | None, str]
@@ -35,6 +35,7 @@ class Block:
     tokens: Tokens
     clauses: dict[str, Tokens]
     tables: tuple[tuple[Name, str], ...]  # (relation, alias or name) read by its own FROM
+    nested: tuple[tuple[Tokens, str], ...]  # (query, alias) of each query in parentheses that stands in its FROM
     parent: Block | None
     tail: dict[str, Tokens]  # ORDER BY, LIMIT, ... of the set operation it is a branch of; empty if it is none
 
@@ -60,21 +61,6 @@ class Outline:
     def names(self) -> frozenset[Name]:
         """Every relation that some FROM names (common table expressions left out where they hide it)."""
         return frozenset(name for block in self.blocks for name, _ in block.tables)
-
-    def questions(self, is_protected: Callable[[Name], bool]) -> list[Block]:
-        """The SELECTs that read a protected relation by their own FROM; one inside another is refused."""
-        found = [block for block in self.blocks if any(is_protected(name) for name, _ in block.tables)]
-        for block in found:
-            outer = block.parent
-            while outer is not None:
-                if outer in found:
-                    raise NotAnswered(
-                        "a question inside another question is not answered",
-                        hint="Ask the inner one first, or join a public table.",
-                        position=block.start + 1,
-                    )
-                outer = outer.parent
-        return found
 
 
 def outline(text: str) -> Outline:
@@ -140,7 +126,7 @@ def _query(these: Tokens, hidden: frozenset[str], parent: Block | None) -> Itera
         elif branch[0].word == "table":
             name, _ = _table_name(branch[1:])
             if name is not None and not (name[0] is None and name[1] in hidden):
-                yield Block(branch, {"table": branch[1:]}, ((name, name[1]),), parent, tail)
+                yield Block(branch, {"table": branch[1:]}, ((name, name[1]),), (), parent, tail)
         else:  # VALUES, INSERT, UPDATE, ...: their parts are looked into
             yield from _inside(branch, hidden, parent)
     if tail:
@@ -208,8 +194,9 @@ def _branches(body: Tokens) -> tuple[list[Tokens], int]:
 def _select(branch: Tokens, hidden: frozenset[str], parent: Block | None, tail: dict[str, Tokens]) -> Iterator[Block]:
     clauses = _cut(branch, _CLAUSES)
     tables: list[tuple[Name, str]] = []
-    _from(clauses.get("from", ()), hidden, tables)
-    block = Block(branch, clauses, tuple(tables), parent, tail)
+    nested: list[tuple[Tokens, str]] = []
+    _from(clauses.get("from", ()), hidden, tables, nested)
+    block = Block(branch, clauses, tuple(tables), tuple(nested), parent, tail)
     yield block
     yield from _inside(branch[1:], hidden, block)
 
@@ -251,8 +238,10 @@ def is_query(inner: Tokens) -> bool:
     return first is not None and first.word in ("select", "with", "values", "table")
 
 
-def _from(these: Tokens, hidden: frozenset[str], found: list[tuple[Name, str]]) -> None:
-    """The relations that a FROM clause reads itself, joins in parentheses included."""
+def _from(
+    these: Tokens, hidden: frozenset[str], found: list[tuple[Name, str]], nested: list[tuple[Tokens, str]]
+) -> None:
+    """The relations that a FROM clause reads itself, joins in parentheses included, and the queries in it."""
     expecting = True
     at = 0
     while at < len(these):
@@ -262,8 +251,11 @@ def _from(these: Tokens, hidden: frozenset[str], found: list[tuple[Name, str]]) 
             at += 1
         elif token.kind is Kind.OPEN:
             close = closing(these, at)
-            if expecting and not is_query(these[at + 1 : close]):
-                _from(these[at + 1 : close], hidden, found)
+            inner = these[at + 1 : close]
+            if expecting and not is_query(inner):
+                _from(inner, hidden, found, nested)
+            elif expecting and not (at and these[at - 1].word == "lateral"):
+                nested.append((inner, _alias(these[close + 1 :]) or ""))
             expecting = False
             at = close + 1
         elif expecting and token.word in ("only", "lateral"):

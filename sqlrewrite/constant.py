@@ -16,8 +16,9 @@ from fractions import Fraction
 
 from sqlglot import exp
 
+from sqlrewrite import moments
 from sqlrewrite.account import interval_text
-from sqlrewrite.allow import SHAPE, construct, refused
+from sqlrewrite.allow import CONSTRUCTS, SHAPE, construct, refused
 from sqlrewrite.errors import NotAnswered
 from sqlrewrite.parse import position
 from sqlrewrite.question import Literal
@@ -51,6 +52,14 @@ CASTS = {
     exp.DType.INTERVAL: "interval",
 }
 INTERVAL = "interval"
+MOMENTS = {
+    "StrToDate": "date",
+    "StrToTime": "timestamp with time zone",
+    "UnixToTime": "timestamp with time zone",
+    "TimestampFromParts": "timestamp without time zone",
+    "Anonymous": "date",  # make_date: no other is let in
+}
+"""Functions of constants, and what they give."""
 
 # Moments that mean the same under every DateStyle and on every day ('today' and '1/2/2025' do not).
 _MOMENT = re.compile(
@@ -95,7 +104,35 @@ def constant(node: exp.Expr, parameters: Sequence[Literal] | None) -> Literal | 
             return checked(Literal(interval_text(node), INTERVAL), node)
         case exp.Add() | exp.Sub() | exp.Mul() | exp.Div() | exp.Mod():
             return _arithmetic(node, parameters)
+        case exp.StrToDate() | exp.StrToTime() | exp.UnixToTime() | exp.TimestampFromParts() | exp.Anonymous():
+            return _moment(node, parameters)
     return None
+
+
+def _moment(node: exp.Expr, parameters: Sequence[Literal] | None) -> Literal | None:
+    """to_date, to_timestamp and kin of constants; of anything else they are no constant."""
+    type_name = MOMENTS[construct(node)]
+    given = node.expressions or [part for name, part in node.args.items() if part is not None and name != "format"]
+    found = [constant(part, parameters) for part in given]
+    if any(each is None for each in found):
+        return None
+    if any(each is not None and each.text is None for each in found):
+        return Literal(None, type_name)
+    known = [each for each in found if each is not None]
+    if isinstance(node, exp.StrToDate | exp.StrToTime):
+        moment = moments.read(known[0].text or "", node.args["format"].name)
+    else:
+        numbers = [number for each in known if (number := decimal(each)) is not None]
+        several = len(numbers) == len(known)
+        one = isinstance(node, exp.UnixToTime)
+        moment = None if not several else moments.since_epoch(numbers[0]) if one else moments.made(numbers)
+    if moment is None:
+        raise NotAnswered(
+            f"{CONSTRUCTS[construct(node)]} of this constant is not answered",
+            hint="write DATE '2025-01-31' or TIMESTAMP '2025-01-31 12:00:00'",
+            position=position(node),
+        )
+    return Literal(moments.spelt(moment.date() if type_name == "date" else moment), type_name)
 
 
 def checked(literal: Literal, node: exp.Expr) -> Literal:

@@ -41,7 +41,7 @@ from sqlrewrite.question import (
     Not,
     Predicate,
 )
-from sqlrewrite.source import Scope
+from sqlrewrite.scope import Scope
 from sqlrewrite.walk import is_constant, parts
 
 TIMESTAMP, TIMESTAMPTZ = TIMES[1], TIMES[2]

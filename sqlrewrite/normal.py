@@ -120,6 +120,27 @@ def fingerprint(question: Question) -> Fingerprint:
     *Guarantee*: equal fingerprints have the same cells (with keys in ``key_order``), the same measured vectors in the
     same order and the same sensitivity, so noise that was drawn for one may be shown for the other.
     """
+    content, key_order = _content(question)
+    where = None if question.where is None else normalise(question.where)
+    return Fingerprint(digest(content, condition_text(where)), key_order)
+
+
+def frame(question: Question) -> str:
+    """All that the fingerprint of a question is of, but for its WHERE: see ``digest``."""
+    return _content(question)[0]
+
+
+def condition_text(where: Predicate | None) -> str:
+    """A WHERE in normal form as it enters the fingerprint."""
+    return "null" if where is None else _dump(_predicate(where))
+
+
+def digest(frame_: str, condition: str) -> str:
+    """The fingerprint's digest of a question with this frame and this condition."""
+    return hashlib.sha256(f"{frame_}{condition}}}".encode()).hexdigest()
+
+
+def _content(question: Question) -> tuple[str, tuple[int, ...]]:
     keys = [_key(key, question.sources) for key in question.keys]
     key_order = tuple(sorted(range(len(keys)), key=lambda place: (_dump(keys[place]), place)))
     places = {old: new for new, old in enumerate(key_order)}
@@ -135,13 +156,13 @@ def fingerprint(question: Question) -> Fingerprint:
         ],
         "keys": [keys[old] for old in key_order],
         "sets": sorted(sorted(places[key] for key in each) for each in question.sets),
-        "where": None if question.where is None else _predicate(normalise(question.where)),
         "measures": [measure_form(measure) for measure in question.measures],
         "statistics": [_statistic(statistic) for statistic in question.statistics],
         "having": None if question.having is None else _condition(normal_condition(question.having), places),
         "shown": shown,
     }
-    return Fingerprint(hashlib.sha256(_dump(content).encode()).hexdigest(), key_order)
+    # The names are written in their order, and "where" would be the last of them.
+    return _dump(content)[:-1] + ',"where":', key_order
 
 
 def measure_form(measure: Measure) -> list[Any]:
@@ -181,7 +202,8 @@ def _join(conjunction: bool, parts: Sequence[Predicate]) -> Predicate:
     if not flat:
         return Always(conjunction)
     flat = _merged(flat, _NE if conjunction else _EQ)
-    ordered = tuple(sorted(flat, key=lambda p: _dump(_predicate(p))))
+    # x < 8 and x <= 7 have one form: their spelling settles the order, or it would be that of a set.
+    ordered = tuple(sorted(flat, key=lambda p: (_dump(_predicate(p)), repr(p))))
     return ordered[0] if len(ordered) == 1 else kind(ordered)
 
 

@@ -6,7 +6,7 @@ Texts with a password in them are not remembered by any reader: ``scan`` is used
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from mechanisms.errors import BadSetting
@@ -16,8 +16,16 @@ from sqlrewrite.lex import Kind, Token, scan
 _ONESELF: Final = frozenset(("current_user", "current_role", "session_user"))
 _SETTINGS: Final = frozenset(("set", "reset", "in", "rename"))  # ALTER ROLE me SET ...: PostgreSQL's own business
 _HINT: Final = "Of a role only one's own password is changed here: ALTER ROLE CURRENT_USER PASSWORD '...'."
-_BEGINS: Final = re.compile(r"alter(?:\s|--[^\n]*|/\*.*?\*/)+(?:role|user)\b", re.IGNORECASE | re.DOTALL)
-_ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
+# Possessive and bounded, so that no text makes this slow; whoever writes a longer comment here hides nothing.
+_BLANK: Final = r"(?:\s{1,99}+|--[^\n]{0,99}+\n|/\*.{0,99}?\*/){1,9}+"
+_BEGINS: Final = re.compile(rf"\balter{_BLANK}(?:role|user)\b", re.IGNORECASE | re.DOTALL)
+_CONSTANT: Final = re.compile(
+    r"[eE]'(?P<escaping>(?:[^'\\]|''|\\.)*+)'"
+    r"|(?P<prefix>[bBxXnN]|[uU]&)?'(?P<quoted>(?:[^']|'')*+)'"
+    r"|(?P<tag>\$[^$]*\$)(?P<dollars>.*)(?P=tag)",
+    re.DOTALL,
+)
+_ESCAPED: Final = re.compile(r"''|\\(.)", re.DOTALL)
 
 
 def changes_role(text: str) -> bool:
@@ -25,8 +33,8 @@ def changes_role(text: str) -> bool:
     return bool(_BEGINS.search(text)) and any(map(_options, _statements(text)))
 
 
-def new_password(text: str, analyst: str, backslashes: bool = False) -> str:
-    """What ALTER ROLE sets the analyst's own password to; all else that such a statement may say is refused.
+def new_password(text: str, own: Collection[str], backslashes: bool = False) -> str:
+    """What ALTER ROLE sets the password of one of one's ``own`` names to; all else that it may say is refused.
 
     ``backslashes``: whether they escape in every constant, as with standard_conforming_strings off.
     """
@@ -35,11 +43,11 @@ def new_password(text: str, analyst: str, backslashes: bool = False) -> str:
     if others or not options:
         raise SyntaxNotRead("a role is changed by a statement of its own", hint=_HINT)
     role = these[2]
-    if (role.kind is Kind.NAME or role.word not in _ONESELF) and role.name != analyst:
+    if (role.kind is Kind.NAME or role.word not in _ONESELF) and role.name not in own:
         raise NotYours(
             "permission denied to alter role",
-            detail="Analysts change their own password only.",
-            hint="Ask the administrator.",
+            detail="Everybody changes the own password only.",
+            hint="An administrator sets those of others: SELECT provenance.set_password('name', 'password').",
             position=role.start + 1,
         )
     if options and options[0].word == "encrypted":
@@ -83,16 +91,20 @@ def _not_this(options: Sequence[Token]) -> NotAnswered:
 
 
 def _value(constant: Token, backslashes: bool) -> str:
+    """What a string constant means, as PostgreSQL reads it; rare ways to write one are refused."""
     text, position = constant.text, constant.start + 1
-    if text.startswith("$"):
-        tag = text[: text.index("$", 1) + 1]
-        return _not_empty(text[len(tag) : -len(tag)], position)
-    if text[0] in "eE" or (text[0] == "'" and backslashes):
-        plain = text[text.index("'") + 1 : -1].replace("''", "'")
-        if all(escaped in "\\'" for escaped in _ESCAPED.findall(plain)):
-            return _not_empty(_ESCAPED.sub(r"\1", plain), position)
-    elif text[0] == "'":
-        return _not_empty(text[1:-1].replace("''", "'"), position)
+    found = _CONSTANT.fullmatch(text)
+    if found is None:
+        raise SyntaxNotRead("unterminated quoted string", position=position)
+    plain, escaping = found["quoted"], found["escaping"]
+    if plain is not None and backslashes and not found["prefix"]:
+        plain, escaping = None, plain
+    if found["dollars"] is not None:
+        return _not_empty(found["dollars"], position)
+    if plain is not None and not found["prefix"]:
+        return _not_empty(plain.replace("''", "'"), position)
+    if escaping is not None and all(escaped in ("", "\\", "'") for escaped in _ESCAPED.findall(escaping)):
+        return _not_empty(_ESCAPED.sub(lambda piece: piece[1] or "'", escaping), position)
     raise NotAnswered("a password is written as a plain constant", hint=_HINT, position=position)
 
 

@@ -74,21 +74,25 @@ def emptied(text: str, protected: Callable[[Name], Name | None]) -> str | None:
     """
     edits: list[tuple[int, int, str]] = []
     real = set()
+    these = tokens(text)
+    unseen = _thrown_away(these)
     for block in outline(text).blocks:
         names = {name: found for name, _ in block.tables if (found := protected(name)) is not None}
         if not names:
             continue
-        if not (is_probe(block) or never(block.clause("where"))) or "from" not in block.clauses:
+        if not (unseen or is_probe(block) or never(block.clause("where"))):
             return None
         real |= set(names.values())
+        if "table" in block.clauses:  # TABLE name has no alias
+            start, stop, name, _ = next(_named(block.clause("table")))
+            edits.append((block.start, stop, f"SELECT * FROM {_nothing(names[name])} AS {_quoted(name[1])}"))
+            continue
         for start, stop, name, alias in _named(block.clause("from")):
             if name in names:
-                schema, table = (_quoted(part or "") for part in names[name])
                 known = "" if alias else f" AS {_quoted(name[1])}"
-                edits.append((start, stop, f"pg_catalog.unnest('{{}}'::{schema}.{table}[]){known}"))
+                edits.append((start, stop, f"{_nothing(names[name])}{known}"))
     if not edits:
         return None
-    these = tokens(text)
     for first, dot, second, last in zip(these, these[1:], these[2:], these[3:], strict=False):
         # schema.table.column: the relation in its place has no schema
         if dot.kind is last.kind is Kind.DOT and (first.name, second.name) in real:
@@ -99,6 +103,20 @@ def emptied(text: str, protected: Callable[[Name], Name | None]) -> str | None:
         pieces += [text[at:start], instead]
         at = stop
     return "".join([*pieces, text[at:]])
+
+
+def _thrown_away(these: Tokens) -> bool:
+    """Whether the whole statement ends with LIMIT 0, and changes nothing on the way."""
+    while these and these[-1].kind is Kind.END:
+        these = these[:-1]
+    writes = any(token.word in ("insert", "update", "delete", "merge", "into", "create") for token in these)
+    return not writes and [token.text.lower() for token in these[-2:]] == ["limit", "0"]
+
+
+def _nothing(name: Name) -> str:
+    """A relation of the table's shape, without rows."""
+    schema, table = (_quoted(part or "") for part in name)
+    return f"pg_catalog.unnest('{{}}'::{schema}.{table}[])"
 
 
 def _named(from_: Tokens) -> Iterator[tuple[int, int, Name, bool]]:

@@ -11,7 +11,6 @@ from decimal import Decimal
 from fractions import Fraction
 from itertools import combinations
 
-import networkx as nx
 import numpy as np
 
 from mechanisms.condition import And, Condition, Leaf, Or, atoms
@@ -92,6 +91,8 @@ def moved_together(question: Question) -> tuple[tuple[int, ...], ...] | None:
     many = len(question.statistics)
     if question.unit.column is not None or many < 2:
         return None
+    import networkx as nx  # a fifth of the time in which a proxy starts, and few questions need it
+
     graph: nx.Graph[int] = nx.Graph()
     graph.add_nodes_from(range(many))
     graph.add_edges_from(pair for pair in combinations(range(many), 2) if not _apart(question, *pair))

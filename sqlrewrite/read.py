@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from sqlglot import exp
@@ -20,11 +21,12 @@ from sqlrewrite.catalog import Catalog, Kind
 from sqlrewrite.clauses import Clauses, Fragment
 from sqlrewrite.constant import FLOATS, base_type
 from sqlrewrite.decompose import Decision, decompose
+from sqlrewrite.derived import Resolve
 from sqlrewrite.errors import NotAnswered
 from sqlrewrite.expression import Reader, expression
 from sqlrewrite.linear import row_bound
 from sqlrewrite.normal import measure_form, normalise, order_of, simplest
-from sqlrewrite.parse import Form, parse, placed
+from sqlrewrite.parse import Form, Parsed, conjuncts, parse, placed
 from sqlrewrite.predicate import condition
 from sqlrewrite.question import (
     AggregateValue,
@@ -44,8 +46,9 @@ from sqlrewrite.question import (
     Unit,
 )
 from sqlrewrite.question import Form as Formula
+from sqlrewrite.scope import Parameters, Scope
 from sqlrewrite.sensitivity import rows_of
-from sqlrewrite.source import Parameters, Resolve, Scope, root, source, unit
+from sqlrewrite.source import root, source, unit
 from sqlrewrite.walk import columns
 
 T = TypeVar("T")
@@ -65,9 +68,8 @@ def read(
     ``resolve`` tells what a name is under the session's search_path; ``parameters`` is None before Bind, and the
     question is then a skeleton that shows whether it can be answered. ``support`` is the guard of averages in HAVING.
     """
-    scope, joined = _sources(clauses.from_, catalog, resolve, parameters)
+    scope, where = _rows(clauses, catalog, resolve, parameters)
     bounded = unit(scope)
-    where = _where(clauses, scope, joined)
     keys = tuple(_key(fragment, scope, bounded) for fragment in clauses.keys)
     if len(keys) > MAX_KEYS:
         raise NotAnswered(f"GROUP BY takes at most {MAX_KEYS} keys", hint="group by fewer columns")
@@ -103,24 +105,34 @@ def _fragment(fragment: Fragment, form: Form, scope: Scope, build: Callable[[exp
         return build(root, Reader(scope, parsed, condition))
 
 
-def _sources(
-    fragment: Fragment, catalog: Catalog, resolve: Resolve, parameters: Parameters
+def _rows(
+    clauses: Clauses, catalog: Catalog, resolve: Resolve, parameters: Parameters
 ) -> tuple[Scope, Predicate | None]:
-    parsed = parse(fragment, Form.SOURCE)
-    with placed(parsed.shift, fragment.start):
+    """FROM and WHERE: the tables, and the rows of their join that are asked about."""
+    parsed, filtering = parse(clauses.from_, Form.SOURCE), None
+    with placed(parsed.shift, clauses.from_.start):
         allow(parsed, Form.SOURCE)
         account(parsed)
-        scope, rest = source(parsed, catalog, resolve, parameters)
-        reader = Reader(scope, parsed, condition)
-        found = [condition(part, reader) for part in rest]
-    return scope, AllOf(tuple(found)) if found else None
-
-
-def _where(clauses: Clauses, scope: Scope, joined: Predicate | None) -> Predicate | None:
-    parts = [] if joined is None else [joined]
+    where: list[exp.Expr] = []
     if clauses.where is not None:
-        parts.append(_fragment(clauses.where, Form.CONDITION, scope, condition))
-    return normalise(AllOf(tuple(parts))) if parts else None
+        filtering = parse(clauses.where, Form.CONDITION)
+        with placed(filtering.shift, clauses.where.start):
+            allow(filtering, Form.CONDITION)
+            account(filtering)
+        where = conjuncts(filtering.root.args["where"].this)
+    with placed(parsed.shift, clauses.from_.start):
+        from_ = source(parsed, catalog, resolve, parameters, partial(_value, parsed), where)
+        found = [condition(part, Reader(level, parsed, condition)) for part, level in from_.conditions]
+    if filtering is not None and clauses.where is not None:
+        with placed(filtering.shift, clauses.where.start):
+            reader = Reader(from_.scope, filtering, condition)
+            found += [condition(part, reader) for at, part in enumerate(where) if at not in from_.joining]
+    return from_.scope, normalise(AllOf(tuple(found))) if found else None
+
+
+def _value(parsed: Parsed, node: exp.Expr, scope: Scope) -> Expression:
+    """An output of a SELECT in FROM."""
+    return expression(node, Reader(scope, parsed, condition))
 
 
 def _aggregate(fragment: Fragment, scope: Scope, measures: Measures) -> AggregateValue:

@@ -15,7 +15,7 @@ from sqlrewrite.errors import NotAnswered
 from sqlrewrite.expression import Reader
 from sqlrewrite.linear import Linear
 from sqlrewrite.parse import bare, position
-from sqlrewrite.question import GroupKey, Literal
+from sqlrewrite.question import ColumnRef, GroupKey, Literal
 
 MINUS = Fraction(-1)
 
@@ -165,10 +165,10 @@ def _nonzero(node: exp.Expr) -> exp.Expr:
 def _key(node: exp.Column, reader: Reader, keys: tuple[GroupKey, ...]) -> Side:
     column = reader.scope.column(node)
     places = [place for place, key in enumerate(keys) if key.expression == column]
-    public = reader.scope.sources[column.source].relation.kind is Kind.PUBLIC
+    public = isinstance(column, ColumnRef) and reader.scope.sources[column.source].relation.kind is Kind.PUBLIC
     if not places or not public or base_type(column.type_name) not in (*INTEGERS, "numeric"):
         raise NotAnswered(
-            f'"{column.name}" is no number of a public table that is grouped by',
+            f'"{node.name}" is no number of a public table that is grouped by',
             hint="thresholds are constants, or columns of a joined public table that stand in GROUP BY",
             position=position(node),
         )

@@ -1,4 +1,4 @@
-"""FROM: the protected table, what is joined to it, whose contribution is bounded, and what names mean.
+"""FROM: the protected table, what is joined to it, and whose contribution is bounded.
 
 A join never multiplies the rows of what stands before it: on the new side its columns are unique (the key of a public
 table) or are what a declared foreign key points to. So one row of the protected table stays one row.
@@ -6,119 +6,43 @@ table) or are what a declared foreign key points to. So one row of the protected
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlrewrite.catalog import Attribute, Catalog, Kind, Reference, Relation
+from mechanisms.errors import Refusal
+from sqlrewrite.catalog import Catalog, Kind, Reference
 from sqlrewrite.constant import INTEGERS, base_type
-from sqlrewrite.errors import NotAnswered, UnknownColumn, UnknownRelation, WouldShowRows
+from sqlrewrite.derived import Build, Level, Resolve, Scopes, Table, Written, written
+from sqlrewrite.errors import NotAnswered, UnknownColumn
 from sqlrewrite.parse import Parsed, bare, conjuncts, identifier, position
-from sqlrewrite.question import ColumnRef, Literal, Source, Unit
-
-Resolve: TypeAlias = Callable[[str | None, str], Relation | None]
-Parameters: TypeAlias = Sequence[Literal] | None
-
-SYSTEM_COLUMNS = frozenset(("ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"))
-ASK_FOR_COUNTS = "ask for counts: SELECT key, count(*) FROM table GROUP BY key"
-MAX_SOURCES = 16
+from sqlrewrite.question import ColumnRef, Source, Unit
+from sqlrewrite.scope import Parameters, Scope
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
-    """What names mean inside the question."""
+class From:
+    """A FROM that was read: the names of the question, and the conditions inside it that are no join columns."""
 
-    sources: tuple[Source, ...]
-    names: tuple[str, ...]  # the alias of each source
-    aliased: tuple[bool, ...]
-    parameters: Parameters
-    merged: Mapping[str, int] = field(default_factory=dict)  # columns of USING, and the source that they come from
-
-    def attribute(self, column: ColumnRef) -> Attribute:
-        return self.sources[column.source].relation.attributes[column.name]
-
-    def column(self, node: exp.Column) -> ColumnRef:
-        """The column that a name means; whole rows and system columns are rows too."""
-        if not isinstance(node.this, exp.Identifier):
-            raise WouldShowRows("a whole row would be shown", hint=ASK_FOR_COUNTS, position=position(node))
-        name = identifier(node.this)
-        places = self._places(node)
-        found = [place for place in places if name in self.sources[place].relation.attributes]
-        if node.args.get("table") is None and name in self.merged:
-            found = [self.merged[name]]
-        if len(found) == 1:
-            return self.ref(found[0], name)
-        if found:
-            raise NotAnswered(
-                f'the column "{name}" is in several tables', hint="write table.column", position=position(node)
-            )
-        if name in SYSTEM_COLUMNS or (node.args.get("table") is None and name in self.names):
-            raise WouldShowRows(
-                f'"{name}" would show a private row or its place', hint=ASK_FOR_COUNTS, position=position(node)
-            )
-        known = [column for place in places for column in self.sources[place].relation.attributes]
-        raise UnknownColumn(
-            f'column "{name}" does not exist', hint="the columns are " + ", ".join(known), position=position(node)
-        )
-
-    def ref(self, place: int, name: str) -> ColumnRef:
-        return ColumnRef(place, name, self.sources[place].relation.attributes[name].type_name)
-
-    def _places(self, node: exp.Column) -> Sequence[int]:
-        table, schema = node.args.get("table"), node.args.get("db")
-        if table is None:
-            return range(len(self.sources))
-        wanted = identifier(table)
-        for place, name in enumerate(self.names):
-            right = schema is None or (
-                not self.aliased[place] and identifier(schema) == self.sources[place].relation.schema
-            )
-            if name == wanted and right:
-                return (place,)
-        raise UnknownRelation(
-            f'there is no table "{wanted}" in this question',
-            hint="the tables are called " + ", ".join(self.names),
-            position=position(node),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Table:
-    """One table of FROM as it is written."""
-
-    relation: Relation
-    name: str
-    aliased: bool
-    join: exp.Join | None
-    node: exp.Expr
-
-    @property
-    def outer(self) -> bool:
-        return self.join is not None and self.join.side == "LEFT"
+    scope: Scope
+    conditions: tuple[tuple[exp.Expr, Scope], ...]  # they belong to WHERE
+    joining: frozenset[int]  # the parts of WHERE that join tables with a comma between them
 
 
 def source(
-    parsed: Parsed, catalog: Catalog, resolve: Resolve, parameters: Parameters
-) -> tuple[Scope, tuple[exp.Expr, ...]]:
-    """The scope of a question, and the conditions of ON that are no join columns: they belong to WHERE."""
-    first = parsed.root.args["from_"].this
-    joins: list[exp.Join] = parsed.root.args.get("joins") or []
-    tables = [_table(first, None, catalog, resolve)]
-    for join in joins:
-        _plain_join(join)
-        tables.append(_table(join.this, join, catalog, resolve))
-    names = [table.name for table in tables]
-    if len(set(names)) != len(names) or len(tables) > MAX_SOURCES:
-        raise NotAnswered(
-            f"each table has a name of its own, and there are at most {MAX_SOURCES}",
-            hint="write FROM t AS a JOIN u AS b ON ...",
-            position=position(first),
-        )
-    if all(table.relation.kind is Kind.PUBLIC for table in tables):
+    parsed: Parsed,
+    catalog: Catalog,
+    resolve: Resolve,
+    parameters: Parameters,
+    build: Build,
+    where: Sequence[exp.Expr],
+) -> From:
+    """The tables of a question; ``build`` reads a row expression, ``where`` are the parts of its WHERE."""
+    from_ = written(parsed.root, catalog, resolve)
+    if all(table.relation.kind is Kind.PUBLIC for table in from_.tables):
         raise NotAnswered("there is no protected table here", hint="PostgreSQL answers public tables without noise")
-    return _joined(tables, parameters)
+    return _joined(from_, parameters, build, where)
 
 
 def unit(scope: Scope) -> Unit:
@@ -171,43 +95,17 @@ def root(scope: Scope, column: ColumnRef) -> ColumnRef:
     return column
 
 
-def _table(node: exp.Expr, join: exp.Join | None, catalog: Catalog, resolve: Resolve) -> _Table:
-    if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
-        raise NotAnswered(
-            "FROM takes tables, and this is none", hint="write FROM table JOIN table ON ...", position=position(node)
-        )
-    schema = identifier(node.args["db"]) if node.args.get("db") else None
-    name = identifier(node.this)
-    shown = name if schema is None else f"{schema}.{name}"
-    relation = resolve(schema, name)
-    if relation is None or catalog.by_name.get((relation.schema, relation.name)) != relation:
-        raise UnknownRelation(
-            f'relation "{shown}" is not registered', hint="\\dt lists the tables", position=position(node)
-        )
-    alias = node.args.get("alias")
-    return _Table(relation, identifier(alias.this) if alias else name, alias is not None, join, node)
-
-
-def _plain_join(join: exp.Join) -> None:
-    side, kind = join.side.upper(), join.kind.upper()
-    if side not in ("", "LEFT") or kind not in ("", "INNER", "OUTER"):
-        raise NotAnswered(
-            f"{side or kind} JOIN is not answered about protected rows",
-            hint="write JOIN or LEFT JOIN, the protected table first; every group of the domain is answered anyway",
-            position=position(join),
-        )
-    if join.args.get("on") is None and not join.args.get("using"):
-        raise NotAnswered(
-            "tables with a comma between them are not answered",
-            hint="write FROM a JOIN b ON a.key = b.key",
-            position=position(join),
-        )
-
-
-def _joined(tables: Sequence[_Table], parameters: Parameters) -> tuple[Scope, tuple[exp.Expr, ...]]:
+def _joined(from_: Written, parameters: Parameters, build: Build, where: Sequence[exp.Expr]) -> From:
     """The tables in an order in which none multiplies rows: the written one, or another for plain joins."""
-    written = Scope((), tuple(t.name for t in tables), tuple(t.aliased for t in tables), parameters)
-    pairs, rest, merged = _conditions(tables, written)
+    tables = from_.tables
+    pairs, rest, merged = _conditions(from_, parameters, build)
+    every = Scopes(from_, tuple(Source(t.relation) for t in tables), range(len(tables)), parameters, merged, build)
+    inside = list(from_.conditions)
+    equal = {id(part): pair for part, level in inside if (pair := _comma(part, every.of(level), from_)) is not None}
+    own = every.of(from_.levels[-1])
+    joining = {at: pair for at, part in enumerate(where) if (pair := _comma(part, own, from_)) is not None}
+    pairs += [*equal.values(), *joining.values()]
+    rest += [(part, level) for part, level in inside if id(part) not in equal]
     protected = [place for place, table in enumerate(tables) if table.relation.kind is Kind.PROTECTED]
     movable = 1 + next((n for n, table in enumerate(tables[1:]) if table.outer), len(tables) - 1)
     refusal: NotAnswered | None = None
@@ -216,16 +114,9 @@ def _joined(tables: Sequence[_Table], parameters: Parameters) -> tuple[Scope, tu
             continue
         order, why = _order(first, tables, pairs, movable)
         if order is not None:
-            sources = _sources(order, tables, pairs)
-            place = {old: new for new, old in enumerate(order)}
-            scope = Scope(
-                sources,
-                tuple(tables[old].name for old in order),
-                tuple(tables[old].aliased for old in order),
-                parameters,
-                {name: place[old] for name, old in merged.items()},
-            )
-            return scope, tuple(rest)
+            scopes = Scopes(from_, _sources(order, tables, pairs), order, parameters, merged, build)
+            conditions = tuple((part, scopes.of(level)) for part, level in rest)
+            return From(scopes.of(from_.levels[-1]), conditions, frozenset(joining))
         refusal = refusal or why
     raise refusal or NotAnswered(
         "a LEFT JOIN of a protected table is not answered",
@@ -236,32 +127,38 @@ def _joined(tables: Sequence[_Table], parameters: Parameters) -> tuple[Scope, tu
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """An equality of two columns in the join of table ``at``."""
+    """An equality of two columns that a join is made on."""
 
     left: ColumnRef  # sources are places as written
     right: ColumnRef
-    at: int
 
 
-def _conditions(tables: Sequence[_Table], written: Scope) -> tuple[list[_Pair], list[exp.Expr], dict[str, int]]:
+def _conditions(
+    from_: Written, parameters: Parameters, build: Build
+) -> tuple[list[_Pair], list[tuple[exp.Expr, Level]], dict[Level, dict[str, tuple[int, str]]]]:
     pairs: list[_Pair] = []
-    rest: list[exp.Expr] = []
-    merged: dict[str, int] = {}
-    for at, table in enumerate(tables):
-        scope = replace(written, sources=tuple(Source(t.relation) for t in tables[: at + 1]), merged=merged)
+    rest: list[tuple[exp.Expr, Level]] = []
+    merged: dict[Level, dict[str, tuple[int, str]]] = {}
+    for at, table in enumerate(from_.tables):
         if table.join is None:
             continue
+        level = from_.owners[at]
+        known = tuple(Source(each.relation) for each in from_.tables[: at + 1])
+        before = Scopes(from_, known[:at], range(at), parameters, merged, build)
+        scopes = replace(before, sources=known, order=range(at + 1))
         for name in table.join.args.get("using") or ():
-            left, right = _using(identifier(name), at, scope, name)
-            merged = {**merged, left.name: left.source}
-            pairs.append(_Pair(left, right, at))
+            left, right = _using(name, before.of(level), scopes, at)
+            merged.setdefault(level, {})[identifier(name)] = (left.source, left.name)
+            pairs.append(_Pair(left, right))
+        scope = scopes.of(level)
         on = table.join.args.get("on")
         for part in conjuncts(on) if on is not None else ():
             sides = (bare(part.this), bare(part.expression)) if isinstance(part, exp.EQ) else ()
-            columns = [scope.column(side) for side in sides if isinstance(side, exp.Column)]
+            named = [scope.column(side) for side in sides if isinstance(side, exp.Column)]
+            columns = [column for column in named if isinstance(column, ColumnRef)]
             if len(columns) == 2 and [column.source for column in columns].count(at) == 1:
                 _joinable(columns[0], columns[1], part)
-                pairs.append(_Pair(columns[0], columns[1], at))
+                pairs.append(_Pair(columns[0], columns[1]))
             elif table.outer:
                 raise NotAnswered(
                     "LEFT JOIN ... ON takes equalities of columns only",
@@ -269,21 +166,36 @@ def _conditions(tables: Sequence[_Table], written: Scope) -> tuple[list[_Pair], 
                     position=position(part),
                 )
             else:
-                rest.append(part)
+                rest.append((part, level))
     return pairs, rest, merged
 
 
-def _using(name: str, at: int, scope: Scope, node: exp.Expr) -> tuple[ColumnRef, ColumnRef]:
-    found = [place for place in range(at) if name in scope.sources[place].relation.attributes]
-    if name in scope.merged:
-        found = [scope.merged[name]]
-    if len(found) != 1 or name not in scope.sources[at].relation.attributes:
+def _comma(part: exp.Expr, scope: Scope, from_: Written) -> _Pair | None:
+    """The equality of columns that joins a table behind a comma, if a part of WHERE is one."""
+    sides = (bare(part.this), bare(part.expression)) if isinstance(part, exp.EQ) else ()
+    if not any(table.comma for table in from_.tables) or not all(isinstance(side, exp.Column) for side in sides):
+        return None
+    try:
+        left, right = (scope.column(side) for side in sides if isinstance(side, exp.Column))
+        if not isinstance(left, ColumnRef) or not isinstance(right, ColumnRef) or left.source == right.source:
+            return None
+        _joinable(left, right, part)
+    except (Refusal, ValueError):  # then WHERE is refused, or it is a condition like others
+        return None
+    return _Pair(left, right) if any(from_.tables[side.source].comma for side in (left, right)) else None
+
+
+def _using(node: exp.Identifier, before: Scope, scopes: Scopes, at: int) -> tuple[ColumnRef, ColumnRef]:
+    name = identifier(node)
+    output = scopes.columns(scopes.from_.item(at)).get(name)
+    left = before.column(exp.Column(this=node.copy())) if output is not None else None
+    right = output() if output is not None else None
+    if not isinstance(left, ColumnRef) or not isinstance(right, ColumnRef):
         raise UnknownColumn(
             f'the column "{name}" of USING must be in exactly one table on each side',
             hint="write ON a.column = b.column",
             position=position(node),
         )
-    left, right = scope.ref(found[0], name), scope.ref(at, name)
     if base_type(left.type_name) != base_type(right.type_name):
         raise NotAnswered(
             f'the columns "{name}" have different types', hint="write ON a.column = b.column", position=position(node)
@@ -306,7 +218,7 @@ def _joinable(left: ColumnRef, right: ColumnRef, node: exp.Expr) -> None:
 
 
 def _order(
-    first: int, tables: Sequence[_Table], pairs: Sequence[_Pair], movable: int
+    first: int, tables: Sequence[Table], pairs: Sequence[_Pair], movable: int
 ) -> tuple[list[int] | None, NotAnswered | None]:
     """Tables from ``first`` on, each joined on a key to what stands before; plain joins may change places."""
     order, why = [first], None
@@ -337,7 +249,7 @@ def _touching(place: int, order: Sequence[int], pairs: Sequence[_Pair]) -> list[
 
 
 def _multiplies(
-    place: int, order: Sequence[int], tables: Sequence[_Table], pairs: Sequence[_Pair]
+    place: int, order: Sequence[int], tables: Sequence[Table], pairs: Sequence[_Pair]
 ) -> NotAnswered | None:
     table = tables[place]
     touching = _touching(place, order, pairs)
@@ -372,11 +284,11 @@ def _multiplies(
     )
 
 
-def _references(tables: Sequence[_Table], order: Sequence[int]) -> list[tuple[int, Reference]]:
+def _references(tables: Sequence[Table], order: Sequence[int]) -> list[tuple[int, Reference]]:
     return [(place, reference) for place in order for reference in tables[place].relation.references]
 
 
-def _sources(order: Sequence[int], tables: Sequence[_Table], pairs: Sequence[_Pair]) -> tuple[Source, ...]:
+def _sources(order: Sequence[int], tables: Sequence[Table], pairs: Sequence[_Pair]) -> tuple[Source, ...]:
     place = {old: new for new, old in enumerate(order)}
     sources = [Source(tables[order[0]].relation)]
     for new, old in enumerate(order[1:], 1):

@@ -10,7 +10,7 @@ import hashlib
 from dataclasses import dataclass, replace
 
 from sqlrewrite import spelled
-from sqlrewrite.normal import fingerprint
+from sqlrewrite.normal import fingerprint, frame
 from sqlrewrite.question import Question, Statistic
 
 _LONGEST = 400
@@ -35,6 +35,11 @@ def view_of(question: Question, place: int, context: str) -> View:
     alone = _alone(question, chosen)
     digest = fingerprint(alone).digest
     return View(_dimensions(question), _named(question, spelled.statistic(question, chosen)), digest + context)
+
+
+def frame_of(question: Question, place: int) -> str:
+    """What the digest of a statistic's view is of, but for WHERE and context (``normal.digest``)."""
+    return frame(_alone(question, question.statistics[place]))
 
 
 def whole_view(question: Question) -> tuple[tuple[str, ...], str]:

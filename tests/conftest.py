@@ -32,7 +32,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("pgveil")
     group.addoption("--postgres", choices=("wheel", "dsn", "docker"), default="wheel", help="where PostgreSQL is from")
     group.addoption("--postgres-dsn", default=os.environ.get("PGVEIL_TEST_DSN"), help="for --postgres=dsn")
-    group.addoption("--minutes", type=float, help="begin no more slow tests after so many minutes; they are skipped")
+    group.addoption(
+        "--minutes",
+        type=float,
+        help="begin no more tests that are slow or of clients after so many minutes",
+    )
     group.addoption("--vast", type=int, help="run only so many tests of the mark vast, chosen at random")
 
 
@@ -54,7 +58,7 @@ _BEGUN = time.monotonic()
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """What does not fit into the time of a run is for another one: the order is random."""
     minutes = item.config.getoption("--minutes")
-    slow = item.get_closest_marker("slow") is not None
+    slow = any(item.get_closest_marker(mark) is not None for mark in ("slow", "clients"))
     if slow and minutes is not None and time.monotonic() - _BEGUN > 60 * minutes:
         pytest.skip(f"{minutes:g} minutes are over")
 

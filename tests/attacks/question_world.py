@@ -23,6 +23,7 @@ from sqlrewrite.cells import Cells, cells, key_text, split
 from sqlrewrite.cut import Cut, cut
 from sqlrewrite.domain import domain_query, is_open
 from sqlrewrite.finish import finish, released
+from sqlrewrite.folding import columns, questions
 from sqlrewrite.generate import generate
 from sqlrewrite.normal import fingerprint
 from sqlrewrite.question import Literal, Question
@@ -148,9 +149,9 @@ def ask(text: str, catalog: Catalog = BY_ROW, parameters: Sequence[Literal] = ()
         return catalog.by_name.get((schema or "public", name))
 
     protected = {(r.schema, r.name) for r in catalog.protected}
-    blocks = outline(text).questions(lambda name: (name[0] or "public", name[1]) in protected)
+    blocks = questions(outline(text), lambda name: (name[0] or "public", name[1]) in protected)
     (block,) = blocks
-    tables = {alias: frozenset(resolve(*name).attributes) for name, alias in block.tables}  # type: ignore[union-attr]
+    tables = columns(outline(text), block, lambda name: frozenset(resolve(*name).attributes))  # type: ignore[union-attr]
     taken = cut(text, block, tables)
     found = read(taken.clauses, catalog, resolve, parameters, support)
     keys = tuple(replace(key, open=is_open(key.expression, found.sources)) for key in found.keys)

@@ -12,6 +12,7 @@ from question_world import BY_ROW, Server, ask
 
 from mechanisms.errors import Refusal
 from sqlrewrite.blocks import Outline, outline
+from sqlrewrite.folding import questions
 from sqlrewrite.probe import is_probe
 from sqlrewrite.question import Literal
 
@@ -23,7 +24,7 @@ def structure(text: str) -> Outline:
 
 
 def probes(text: str) -> list[bool]:
-    return [is_probe(block) for block in structure(text).questions(lambda name: name[1] in PROTECTED)]
+    return [is_probe(block) for block in questions(structure(text), lambda name: name[1] in PROTECTED)]
 
 
 THROWN_AWAY = [

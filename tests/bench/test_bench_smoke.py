@@ -29,7 +29,7 @@ def result(name: str, directory: Path) -> dict[str, Any]:
 
 
 def test_every_bench_has_a_smoke_test_here() -> None:
-    assert names() == ["decisions", "overlap", "questions", "relax", "scan", "synopses", "wire"]
+    assert names() == ["decisions", "overlap", "questions", "relax", "scan", "synopses", "warm", "wire"]
 
 
 def test_wire_compares_all_ways_in_one_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -53,6 +53,14 @@ def test_questions_tells_latencies_and_where_the_time_goes(tmp_path: Path) -> No
     assert again["shadow: describe, resolve, settings"] > 0
     assert again["read the fragments"] == again["price"] == 0, "a text is read once"
     assert again["ledger: charge"] == again["data: measure"] == again["noise"] == 0, "what is known is not read again"
+
+
+def test_warm_compares_new_ranges_with_old_ones_and_with_plain_postgresql(tmp_path: Path) -> None:
+    numbers = result("warm", tmp_path)["numbers"]
+    assert numbers["free"] == numbers["asked"] > 0, "every answer is known"
+    assert len(numbers["median"]) == 6 and all(millis > 0 for millis in numbers["median"].values())
+    assert all(numbers["p95"][way] >= millis for way, millis in numbers["median"].items())
+    assert len(numbers["plain_over"]) == 5
 
 
 def test_scan_compares_each_question_with_its_plain_form(tmp_path: Path) -> None:
@@ -90,7 +98,7 @@ def test_decisions_runs_every_mechanism_and_every_figure(tmp_path: Path, capsys:
 
 def test_an_unknown_name_gets_the_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["wore"]) == 2
-    known = "decisions, overlap, questions, relax, scan, synopses, wire"
+    known = "decisions, overlap, questions, relax, scan, synopses, warm, wire"
     assert capsys.readouterr().err == f"there is no bench wore; there are: {known}\n"
 
 

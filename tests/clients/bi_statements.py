@@ -173,6 +173,8 @@ PROBES = {
     "table-1=0": 'SELECT * FROM "public"."orders" WHERE 1=0',
     "metabase-may-select": 'SELECT TRUE AS "_" FROM "public"."orders" WHERE 1 <> 1 LIMIT 0',
     "superset-columns": 'SELECT * FROM (SELECT * FROM "public"."orders") AS "t" LIMIT 0',
+    "with-limit-0": 'WITH "x" AS (SELECT * FROM "public"."orders") SELECT * FROM "x" LIMIT 0',
+    "table-command": 'TABLE "public"."orders" LIMIT 0',
     "dbt-empty": f"SELECT * FROM ({_BY_REGION}) AS __dbt_sbq WHERE false LIMIT 0",
 }
 

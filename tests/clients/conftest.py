@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "system"))
 from certificates import make_certificate
 from drive import Agent
 from matrix import CLIENTS, Client
-from outcomes import Outcomes
+from outcomes import Outcomes, filled
 from proxies import Proxy, new_analyst, running_proxy
 
 from provenance.migrate import migrate
@@ -60,15 +60,17 @@ def analyst(upstream: str) -> str:
 
 
 @pytest.fixture(scope="session")
-def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Client], Agent]]:
-    """The agent of a client, started when it is first needed."""
+def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Agent]]:
+    """The agent of a client, or another one of it, started when it is first needed."""
     folder = tmp_path_factory.mktemp("agents")
-    started: dict[str, Agent] = {}
+    started: dict[tuple[str, int], Agent] = {}
 
-    def agent(client: Client) -> Agent:
-        if client.name not in started or started[client.name].process.poll() is not None:
-            started[client.name] = Agent(client, folder / f"{client.command[1].rpartition('/')[2]}.{len(started)}.log")
-        return started[client.name]
+    def agent(client: Client, number: int = 0) -> Agent:
+        key = client.name, number
+        if key not in started or started[key].process.poll() is not None:
+            log = folder / f"{client.command[1].rpartition('/')[2]}.{len(started)}.log"
+            started[key] = Agent(client, log)
+        return started[key]
 
     yield agent
     for one in started.values():
@@ -77,9 +79,13 @@ def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Clien
 
 @pytest.fixture(scope="session")
 def outcomes() -> Iterator[Outcomes]:
-    """What came of every check; written as a table where ``PGVEIL_CLIENT_TABLE`` says."""
+    """What came of every check; written as a page where ``PGVEIL_CLIENT_TABLE`` says, and in short into the README
+    that ``PGVEIL_CLIENT_README`` names.
+    """
     found = Outcomes()
     yield found
     if path := os.environ.get("PGVEIL_CLIENT_TABLE"):
         Path(path).parent.mkdir(exist_ok=True)
         Path(path).write_text(found.page(CLIENTS))
+    if path := os.environ.get("PGVEIL_CLIENT_README"):
+        Path(path).write_text(filled(Path(path).read_text(), found.page(CLIENTS)))

@@ -64,7 +64,7 @@ SQL: Mapping[str, str] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Client:
     """One client: how its agent is started, and what it is known to make of things."""
 
@@ -97,9 +97,9 @@ def _python(name: str, agent: str, *arguments: str, **more: Any) -> Client:
     return Client(name, (str(PYTHON), str(AGENTS / agent), *arguments), needs=(PYTHON,), **more)
 
 
-def _psql(name: str, program: Path, faults: Mapping[str, str] = MappingProxyType({})) -> Client:
+def _psql(name: str, program: Path) -> Client:
     command = (sys.executable, str(AGENTS / "client_psql.py"), str(program))
-    return Client(name, command, ("text", "text", "text"), faults=faults, needs=(program,))
+    return Client(name, command, ("text", "text", "text"), needs=(program,))
 
 
 _DRIVER = next(DEBIAN.glob("usr/lib/*/odbc/psqlodbcw.so"), DEBIAN / "usr" / "lib" / "odbc" / "psqlodbcw.so")
@@ -109,17 +109,15 @@ _STUBBORN = {
     "tls": "sslmode=require with a root certificate; that of another is not tried, for the same reason",
 }
 _ADBC_NUMERIC = "extension<arrow.opaque[storage_type=string, type_name=numeric, vendor_name=PostgreSQL]>"
-_NO_BINDING = {"binding": "SCRAM-SHA-256-PLUS is not offered"}
-_NO_DIRECT = {"direct": "direct TLS is not understood"}
 
 CLIENTS = (
-    _psql("psql 15", Path(shutil.which("psql") or "/usr/bin/psql"), _NO_BINDING),
+    _psql("psql 15", Path(shutil.which("psql") or "/usr/bin/psql")),
     _psql("psql 16", binaries(OLDEST) / "psql"),
     _psql("psql 18", binaries(LATEST) / "psql"),
-    _python("psycopg 3 (text)", "client_psycopg.py", "text", faults={**_NO_BINDING, **_NO_DIRECT}),
-    _python("psycopg 3 (binary)", "client_psycopg.py", "binary", faults={**_NO_BINDING, **_NO_DIRECT}),
-    _python("psycopg2", "client_psycopg2.py", faults=_NO_BINDING),
-    _python("asyncpg", "client_asyncpg.py", faults=_NO_DIRECT),
+    _python("psycopg 3 (text)", "client_psycopg.py", "text"),
+    _python("psycopg 3 (binary)", "client_psycopg.py", "binary"),
+    _python("psycopg2", "client_psycopg2.py"),
+    _python("asyncpg", "client_asyncpg.py"),
     _python("pg8000", "client_pg8000.py"),
     _python("SQLAlchemy", "client_sqlalchemy.py"),
     _python("pandas.read_sql", "client_pandas.py", types=("str", "int64", "float64")),
@@ -136,14 +134,12 @@ CLIENTS = (
         "node pg",
         ("node", str(AGENTS / "client_pg.mjs"), str(DOWNLOADED / "npm")),
         ("string", "string", "string"),
-        faults=_NO_DIRECT,
         needs=("node", DOWNLOADED / "npm" / "node_modules" / "pg"),
     ),
     Client(
         "postgres.js",
         ("node", str(AGENTS / "client_postgresjs.mjs"), str(DOWNLOADED / "npm")),
         ("string", "string", "string"),
-        faults=_NO_DIRECT,
         needs=("node", DOWNLOADED / "npm" / "node_modules" / "postgres"),
     ),
     Client(

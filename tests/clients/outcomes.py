@@ -1,4 +1,4 @@
-"""What came of every check of every client, and the page that tells it."""
+"""What came of every check of every client, the page that tells it, and the table of the README."""
 
 from __future__ import annotations
 
@@ -16,6 +16,35 @@ without that run.
 tried with it. Empty: not run.
 
 """
+
+BEGIN, END = "<!-- clients -->", "<!-- /clients -->"
+
+
+def short(page: str) -> str:
+    """The page in one line per client: how many checks were seen to work, and which do not."""
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line[:1] == "|"]
+    (head, _), clients = rows[:2], rows[2:]
+    lines = ["| client | version | seen to work | does not work yet |", "|---|---|---|---|"]
+    for name, version, *cells in clients:
+        said = dict(zip(head[2:], cells, strict=True))
+        tried = [what for what in said.values() if what in ("yes", "partly", "no")]
+        missing = ", ".join(check for check, what in said.items() if what == "no")
+        worked = f"{len(tried) - tried.count('no')} of {len(tried)}" if tried else "not run"
+        partly = f" ({tried.count('partly')} in part)" if "partly" in tried else ""
+        lines.append(f"| {name} | {version} | {worked}{partly} | {missing or '–'} |")
+    return "\n".join(lines)
+
+
+def block(readme: str) -> str:
+    """What stands between the marks."""
+    return readme.partition(BEGIN)[2].partition(END)[0].strip()
+
+
+def filled(readme: str, page: str) -> str:
+    """The README with the short table between its marks."""
+    before, _, rest = readme.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{short(page)}\n{END}{after}"
 
 
 @dataclass

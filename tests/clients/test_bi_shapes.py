@@ -15,9 +15,6 @@ pytestmark = pytest.mark.clients
 
 ASKED = "SELECT region, count(*) AS n FROM orders GROUP BY region"
 FAULTS = {
-    "powerbi-fold": "a projection of rows under an aggregate is refused",
-    "powerbi-members": "a projection of rows under a grouping is refused",
-    "superset-months": "to_date of constants is refused",
     "superset-series": "a question joined with another is refused",
 }
 

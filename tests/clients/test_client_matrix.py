@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
@@ -240,41 +240,68 @@ def reading(upstream: str) -> bool:
         return conn.execute(query).fetchone() == (1,)
 
 
-def test_every_client_goes_on_after_a_restart_and_nothing_is_paid_twice(
-    agents: Callable[[Client], Agent], upstream: str, shadow_server, outcomes: Outcomes, tmp_path: Path
-) -> None:  # type: ignore[no-untyped-def]
+CONNECTED = 20
+PASSING = frozenset(("connectorx", "dbt-postgres"))
+"""Clients that close their connection after each statement."""
+
+
+def crowd() -> list[tuple[Client, int]]:
+    """Every client of this machine, and some of them again, so that so many are connected at once."""
     present = [client for client in CLIENTS if not client.missing]
-    if not present:
+    steady = [client for client in present if client.name not in PASSING]
+    more = CONNECTED - len(steady)
+    return [(client, 0) for client in present] + [
+        (steady[place % len(steady)], 1 + place // len(steady)) for place in range(more if steady else 0)
+    ]
+
+
+def connected(shadow: str, analysts: Iterable[str]) -> int:
+    """How many of them have a session."""
+    query = "SELECT count(DISTINCT usename) FROM pg_stat_activity WHERE usename = ANY(%s)"
+    with psycopg.connect(shadow) as conn:
+        (found,) = conn.execute(query, (list(analysts),)).fetchone() or (0,)
+        return int(found)
+
+
+def test_every_client_goes_on_after_a_restart_and_nothing_is_lost_or_paid_twice(
+    agents: Callable[..., Agent], upstream: str, shadow_server, outcomes: Outcomes, tmp_path: Path
+) -> None:  # type: ignore[no-untyped-def]
+    everybody = crowd()
+    if not everybody:
         pytest.skip("no client is installed")
     log = tmp_path / "proxy.log"
     proxy = start_proxy(upstream, shadow_server.admin_dsn, log)
     went_wrong: dict[str, str] = {}
-    who = {client.name: new_analyst(upstream) for client in present}
+    who = {each: new_analyst(upstream) for each in everybody}
     go = tmp_path / "go"
     try:
-        for client in present:
-            ready = tmp_path / f"{who[client.name]}.ready"
-            agents(client).begin("reconnect", **place(proxy, who[client.name]), ready=str(ready), go=str(go))
-        until = time.monotonic() + 90
-        for client in present:
-            ready = tmp_path / f"{who[client.name]}.ready"
-            while not ready.exists() and agents(client)._replies.empty() and time.monotonic() < until:
+        for each in everybody:
+            ready = tmp_path / f"{who[each]}.ready"
+            agents(*each).begin("reconnect", **place(proxy, who[each]), ready=str(ready), go=str(go))
+        until = time.monotonic() + 180
+        for each in everybody:
+            ready = tmp_path / f"{who[each]}.ready"
+            while not ready.exists() and agents(*each)._replies.empty() and time.monotonic() < until:
                 time.sleep(0.05)
+        assert connected(shadow_server.admin_dsn, who.values()) >= CONNECTED
+        before = {each: charges(upstream, who[each]) for each in everybody}
         proxy.stop()
         proxy = start_proxy(upstream, shadow_server.admin_dsn, log, options=("--listen", f"127.0.0.1:{proxy.port}"))
         go.touch()
-        for client in present:
+        for each in everybody:
+            client, _ = each
             try:
-                found = agents(client).end()
+                found = agents(*each).end()
                 if isinstance(found, Unsupported):
                     outcomes.note(client.name, "reconnect", "–", found.reason)
                     continue
                 assert found["before"] == found["after"] and ["influenza"] in found["before"]
-                assert len(charges(upstream, who[client.name])) == 1
-                outcomes.note(client.name, "reconnect", "yes")
+                assert charges(upstream, who[each]) == before[each] and len(before[each]) == 1
+                if client.name not in went_wrong:
+                    outcomes.note(client.name, "reconnect", "yes")
             except (AssertionError, Failed) as error:
                 went_wrong[client.name] = str(error)
                 outcomes.note(client.name, "reconnect", "no", client.faults.get("reconnect", "failed in this run"))
     finally:
         proxy.stop()
-    assert went_wrong.keys() == {client.name for client in present if "reconnect" in client.faults}, went_wrong
+    assert went_wrong.keys() == {client.name for client, _ in everybody if "reconnect" in client.faults}, went_wrong

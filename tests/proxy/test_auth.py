@@ -107,7 +107,7 @@ def test_known_and_unknown_users_take_the_same_time(verifier: str) -> None:
         raise AssertionError("a random proof was accepted")
 
     ratios = []
-    for _ in range(3):  # a busy machine may spoil one round, not three
+    for _ in range(10):  # a busy machine may spoil some rounds, not all
         times = [(seconds("alice", verifier), seconds("mallo", None)) for _ in range(400)]
         known, unknown = (statistics.median(side) for side in zip(*times, strict=True))
         ratios.append(known / unknown)

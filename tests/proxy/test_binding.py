@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, padding, rsa
 from cryptography.x509.oid import NameOID
 from door import SECRET, connect, door
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from psycopg import pq
 from scramp import ScramClient
@@ -87,11 +87,13 @@ _SAMPLES = [der(signed(EC, hashes.SHA256())), der(pss(hashes.SHA256()))]
 _BEGINNINGS = st.sampled_from(_SAMPLES).flatmap(lambda der: st.integers(0, len(der) - 1).map(lambda n: der[:n]))
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=64) | _BEGINNINGS)
 def test_what_is_no_certificate_has_no_hash(data: bytes) -> None:
     assert certificate_hash(data) is None
 
 
+@settings(deadline=None)
 @given(st.sampled_from(_SAMPLES), st.data())
 def test_a_damaged_certificate_never_breaks_the_reader(sample: bytes, draw: st.DataObject) -> None:
     at = draw.draw(st.integers(0, len(sample) - 1))

@@ -13,7 +13,7 @@ import pytest
 from mechanisms.loss import Coin
 from proxy import messages as m
 from proxy import remembered as module
-from proxy.conversation import Reading
+from proxy.reading import Reading
 from proxy.recent import Recent
 from proxy.remembered import remembered
 from proxy.wishes import Wishes

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, timedelta
 from decimal import Decimal
 
 from sqlrewrite.blocks import outline
 from sqlrewrite.catalog import Attribute, Catalog, Kind, Relation
 from sqlrewrite.cut import Cut, cut
+from sqlrewrite.folding import columns, questions
 from sqlrewrite.kind import refuse_kind
 from sqlrewrite.question import Literal, Question
 from sqlrewrite.read import read
@@ -54,7 +56,10 @@ ORDERS = relation(
     ],
     unit="customer_id",
 )
-CITY = relation(3, "city", Kind.PUBLIC, [Attribute("city", "text", True), Attribute("region", "text", True)])
+CITY = replace(
+    relation(3, "city", Kind.PUBLIC, [Attribute("city", "text", True), Attribute("region", "text", True)]),
+    unique=frozenset({("city",)}),
+)
 CATALOG = Catalog(1, (PATIENTS, ORDERS, CITY))
 
 
@@ -69,11 +74,14 @@ def taken(text: str) -> list[Cut]:
         found = resolve(*name)
         return found is not None and found.kind is Kind.PROTECTED
 
+    def known(name: tuple[str | None, str]) -> frozenset[str] | None:
+        found = resolve(*name)
+        return None if found is None else frozenset(found.attributes)
+
     refuse_kind(text, is_protected)
     found = []
-    for block in outline(text).questions(is_protected):
-        tables = {alias: resolve(*name) for name, alias in block.tables}
-        found.append(cut(text, block, {a: frozenset(r.attributes) for a, r in tables.items() if r is not None}))
+    for block in questions(outline(text), is_protected):
+        found.append(cut(text, block, columns(outline(text), block, known)))
     return found
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from mechanisms.errors import Refusal
 from sqlrewrite.blocks import outline
+from sqlrewrite.folding import questions
 
 
 def blocks(text: str) -> list[str]:
@@ -86,13 +87,13 @@ def test_order_by_behind_a_set_operation_belongs_to_all_of_it() -> None:
 def test_a_question_inside_a_question_is_refused() -> None:
     text = "SELECT count(*) FROM p WHERE a > (SELECT avg(a) FROM p)"
     with pytest.raises(Refusal) as refusal:
-        outline(text).questions(lambda name: name[1] == "p")
+        questions(outline(text), lambda name: name[1] == "p")
     assert refusal.value.sqlstate == "0A000" and refusal.value.position == text.index("(SELECT") + 2
 
 
 def test_questions_side_by_side_are_two() -> None:
     text = "SELECT * FROM (SELECT count(*) FROM p) a, (SELECT count(*) FROM p) b"
-    assert len(outline(text).questions(lambda name: name[1] == "p")) == 2
+    assert len(questions(outline(text), lambda name: name[1] == "p")) == 2
 
 
 @pytest.mark.parametrize("text", ["SELECT (1 FROM t", "SELECT count( FROM t", "SELECT 1; SELECT 2"])

@@ -60,6 +60,17 @@ def test_others_may_be(text: str) -> None:
             "SELECT * FROM (SELECT a FROM secret AS x) t LIMIT 0",
             f"SELECT * FROM (SELECT a FROM {EMPTY} AS x) t LIMIT 0",
         ),
+        ("TABLE secret LIMIT 0", f'SELECT * FROM {EMPTY} AS "secret" LIMIT 0'),
+        ("TABLE public.secret ORDER BY 1 LIMIT 0;", f'SELECT * FROM {EMPTY} AS "secret" ORDER BY 1 LIMIT 0;'),
+        ("SELECT * FROM (TABLE secret) t LIMIT 0", f'SELECT * FROM (SELECT * FROM {EMPTY} AS "secret") t LIMIT 0'),
+        (
+            "WITH x AS (SELECT * FROM secret) SELECT * FROM x LIMIT 0",
+            f'WITH x AS (SELECT * FROM {EMPTY} AS "secret") SELECT * FROM x LIMIT 0',
+        ),
+        (
+            "WITH x AS (TABLE secret), y AS (SELECT a FROM x) TABLE y LIMIT 0",
+            f'WITH x AS (SELECT * FROM {EMPTY} AS "secret"), y AS (SELECT a FROM x) TABLE y LIMIT 0',
+        ),
     ],
 )
 def test_an_empty_relation_stands_for_the_table(text: str, expected: str) -> None:
@@ -75,7 +86,11 @@ def test_an_empty_relation_stands_for_the_table(text: str, expected: str) -> Non
         "SELECT * FROM secret LIMIT 0 UNION ALL SELECT * FROM secret",
         "SELECT (SELECT a FROM secret), count(*) FROM city WHERE false",
         "SELECT * FROM city WHERE EXISTS (SELECT FROM secret)",
-        "TABLE secret LIMIT 0",
+        "TABLE secret",
+        "TABLE secret LIMIT 10",
+        "WITH x AS (SELECT * FROM secret LIMIT 0), y AS (SELECT * FROM secret) SELECT * FROM y",
+        "WITH x AS (INSERT INTO mine SELECT * FROM secret RETURNING *) SELECT * FROM x LIMIT 0",
+        "SELECT * FROM city WHERE city IN (SELECT a FROM secret LIMIT 0) OR EXISTS (SELECT FROM secret)",
     ],
 )
 def test_a_statement_that_may_see_a_row_is_left_alone(text: str) -> None:

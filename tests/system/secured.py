@@ -84,7 +84,7 @@ def man_in_the_middle(port: int, certificate: tuple[Path, Path], strip: bool = F
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
-        asyncio.run_coroutine_threadsafe(_end(server), loop).result(20)
+        asyncio.run_coroutine_threadsafe(_end(server), loop).result(60)
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()

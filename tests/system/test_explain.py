@@ -212,3 +212,31 @@ def test_explaining_reads_no_data(session: psycopg.Connection, upstream: str) ->
         finally:
             conn.execute("ALTER TABLE patient_data RENAME COLUMN was_gender TO gender")
     assert plan["Allowed"] is True
+
+
+def test_a_decision_on_noise_that_was_shown_is_explained_as_free(proxy: Proxy, upstream: str) -> None:
+    decision = "SELECT gender FROM patient_data GROUP BY gender HAVING count(*) > 2500"
+    with proxy.connect(new_analyst(upstream)) as session:
+        session.execute("SELECT gender, count(*) FROM patient_data GROUP BY gender")
+        assert document(session, decision)["Epsilon"] > 0
+        session.execute("SET veil.reuse = on")
+        plan = document(session, decision)
+        assert (plan["Charged"], plan["Epsilon"]) == ("0", 0) and plan["Questions"][0]["Reused"] is True
+
+
+def test_what_may_be_spent_is_compared_with_what_would_be_paid(proxy: Proxy, upstream: str) -> None:
+    text = "SELECT gender, count(*) FROM patient_data GROUP BY gender"
+    with proxy.connect(new_analyst(upstream)) as session:
+        session.execute("SET veil.max_epsilon = '0.001'")
+        for each in (text, f"EXPLAIN {text}"):
+            with pytest.raises(psycopg.Error) as refused:
+                session.execute(each)
+            assert refused.value.sqlstate == "54000" and "0.001" in (refused.value.diag.message_detail or "")
+        session.execute("RESET veil.max_epsilon")
+        session.execute("SET veil.margin = '40u'")
+        session.execute(text)
+        session.execute("SET veil.margin = '60u'")
+        session.execute("SET veil.max_epsilon = '0.001'")  # far less than it would cost alone
+        assert document(session, text)["Charged"] == "0"
+        session.execute(text)
+        assert len(charges(upstream, session.info.user)) == 1

@@ -210,5 +210,6 @@ def test_repeats_do_not_sharpen_the_mean(proxy: Proxy, upstream: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1500)
 def test_ten_thousand_repeats_do_not_sharpen_the_mean(proxy: Proxy, upstream: str) -> None:
     repeated(proxy, upstream, 10_000)

@@ -1,4 +1,4 @@
-"""Analysts change their own password, as psql does it; nobody else's, and no log or database sees it."""
+"""Everybody changes the own password, as psql does it; nobody else's, and no log or database sees it."""
 
 from __future__ import annotations
 
@@ -231,6 +231,42 @@ def test_a_raw_statement_with_several_parts_is_one_error(proxy: Proxy, analyst: 
     assert may_enter(proxy, analyst, analyst)
 
 
+@pytest.fixture
+def administrator(upstream: str) -> str:
+    name = new_analyst(upstream).replace("analyst", "administrator")
+    with psycopg.connect(upstream, autocommit=True) as owner:
+        owner.execute("SELECT provenance.create_administrator(%s, %s)", (name, name))
+    return name
+
+
+@pytest.mark.parametrize("role", ["CURRENT_USER", "pgveil_admin", "{me}"])
+def test_an_administrator_changes_the_own_password_and_not_that_of_the_common_role(
+    proxy: Proxy, administrator: str, role: str
+) -> None:
+    """psql's \\password names current_user, which for every administrator is pgveil_admin."""
+    with proxy.connect(administrator) as conn:
+        text = f"ALTER USER {role.replace('{me}', administrator)} PASSWORD 'of one administrator'"
+        assert conn.execute(f"SELECT 1; {text}; SELECT count(*) FROM provenance.analyst".encode()).nextset()
+        assert conn.execute("SELECT count(*) > 0 FROM provenance.analyst").fetchone() == (True,)
+        assert conn.execute(text, prepare=True).statusmessage == "ALTER ROLE"
+    assert may_enter(proxy, administrator, "of one administrator") and not may_enter(
+        proxy, administrator, administrator
+    )
+    assert may_enter(proxy, "admin", "admin")
+
+
+def test_an_administrator_s_script_is_still_no_question(proxy: Proxy, administrator: str, analyst: str) -> None:
+    with proxy.connect(administrator) as conn:
+        question = "SELECT count(*) FROM public.patient_data"
+        for before in (question, f"PREPARE p AS {question}; EXECUTE p"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege, match="permission denied for"):
+                conn.execute(f"{before}; ALTER ROLE CURRENT_USER PASSWORD 'x'".encode())
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="permission denied to alter role") as caught:
+            conn.execute(f"ALTER ROLE {analyst} PASSWORD 'x'".encode())
+        assert "provenance.set_password" in (caught.value.diag.message_hint or "")
+    assert may_enter(proxy, administrator, administrator) and may_enter(proxy, analyst, analyst)
+
+
 @pytest.mark.skipif(shutil.which("psql") is None, reason="there is no psql")
 def test_psql_changes_it_with_its_own_command(proxy: Proxy, analyst: str) -> None:
     """\\password asks at a terminal, so it gets one."""
@@ -238,7 +274,7 @@ def test_psql_changes_it_with_its_own_command(proxy: Proxy, analyst: str) -> Non
     command = ["psql", "-X", "-c", "\\password", proxy.dsn(analyst)]
     process = subprocess.Popen(command, stdin=other_end, stdout=other_end, stderr=other_end, start_new_session=True)
     os.close(other_end)
-    said, answered, deadline = b"", 0, time.monotonic() + 60
+    said, answered, deadline = b"", 0, time.monotonic() + 120
     try:
         while time.monotonic() < deadline:
             if not select.select([terminal], [], [], 1)[0]:
@@ -255,6 +291,6 @@ def test_psql_changes_it_with_its_own_command(proxy: Proxy, analyst: str) -> Non
                 answered += 1
     finally:
         os.close(terminal)
-        code = process.wait(20)
+        code = process.wait(60)
     assert code == 0, said
     assert may_enter(proxy, analyst, "from a terminal")

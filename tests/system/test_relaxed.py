@@ -181,6 +181,15 @@ def test_groups_are_decided_by_nearby_numbers(asker: Asker, house: Proxy, mechan
     assert "regions" in asker.notices[-1][1]["promise"] and charges(house.upstream, asker.name) == paid
 
 
+def test_in_a_statement_with_several_questions_what_is_known_stays_as_it_was(asker: Asker) -> None:
+    average = asker.ask("SELECT avg(age) FROM patient_data")
+    first = asker.number(counting(FIRST))
+    asker.allow("0.001")
+    both = asker.ask(f"SELECT (SELECT avg(age) FROM patient_data), ({counting('age < 21')})")
+    assert both == [(average[0][0], first)]
+    assert ["relaxed" in bill for _, bill in asker.notices[-2:]] == [False, True]
+
+
 def test_without_the_wish_the_refusal_stands_and_says_what_could_be_had(new_asker: Callable[..., Asker]) -> None:
     asker = new_asker("error")
     asker.ask(counting(FIRST))

@@ -120,7 +120,7 @@ def test_a_connection_that_is_cut_at_commit_loses_no_charge(
     world = torture.build(postgres.new_database("torture"))
     if not str(conninfo_to_dict(world).get("host", "")).startswith("/"):
         pytest.skip("the forwarder speaks to a Unix socket")
-    who, auditor, told = new_analyst(world), Auditor(world), []
+    who, auditor, told = new_analyst(world), Auditor(world, tmp_path / "proxy.log"), []
     with (
         Forwarder(world).running() as forwarder,
         running_proxy(forwarder.dsn(), shadow_server.admin_dsn, tmp_path / "proxy.log") as proxy,
@@ -130,8 +130,8 @@ def test_a_connection_that_is_cut_at_commit_loses_no_charge(
             staged = number % 3 == 2
             text = (DECISION if staged else NUMBERS).format(50 + number)
             before, cut = len(auditor.seen), forwarder.cuts
-            # A decision commits a first reservation, perhaps others, and a settlement.
-            forwarder.passing = dice.randrange(3) if staged else 0
+            # A decision commits a first reservation, three or four others, and a settlement.
+            forwarder.passing = dice.randrange(6) if staged else 0
             forwarder.armed = where = ("before", "after")[number % 2]
             answered = True
             try:

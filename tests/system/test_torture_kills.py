@@ -64,7 +64,7 @@ def stage(world: str, shadow_server: Any, tmp_path: Path) -> Iterator[Stage]:
 def test_a_proxy_killed_at_any_moment_under_load_loses_no_charge(
     stage: Stage, kills: int, record_testsuite_property: Any
 ) -> None:
-    dice, auditor, recovered = random.Random(kills), Auditor(stage.dsn), []
+    dice, auditor, recovered = random.Random(kills), Auditor(stage.dsn, stage.log), []
     crowd = Crowd(stage.connect, [new_analyst(stage.dsn) for _ in range(4)], mixed)
     begun = time.monotonic()
     stage.start()
@@ -100,7 +100,7 @@ class Chase:
 
     def __init__(self, stage: Stage, kind: str) -> None:
         self.stage, self.kind, self.number = stage, kind, 100
-        self.auditor, self.told = Auditor(stage.dsn), list[Told]()
+        self.auditor, self.told = Auditor(stage.dsn, stage.log), list[Told]()
         self.left: tuple[str, str] | None = None  # who was not answered, and what was asked
 
     def dies(self, place: int, moment: str) -> bool:
@@ -168,7 +168,10 @@ def test_postgresql_killed_under_a_proxy_loses_no_charge(
     dice, recovered = random.Random(kills), []
     with temporary({"fsync": "off"}) as cluster:
         world = torture.build(cluster.dsn())
-        auditor, stage = Auditor(world), Stage(world, shadow_server.admin_dsn, tmp_path / "proxy.log")
+        auditor, stage = (
+            Auditor(world, tmp_path / "proxy.log"),
+            Stage(world, shadow_server.admin_dsn, tmp_path / "proxy.log"),
+        )
         crowd = Crowd(stage.connect, [new_analyst(world) for _ in range(4)], mixed)
         begun = time.monotonic()
         proxy = stage.start()

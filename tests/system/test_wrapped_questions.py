@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from proxies import Proxy, charges
+from proxies import Proxy, charges, running_proxy
 from psycopg import errors
 from raw_wire import Wire
 from raw_wire import errors as told
@@ -196,6 +196,30 @@ def test_a_script_declares_fetches_and_closes(proxy: Proxy, analyst: str) -> Non
         wire.login(analyst, proxy.database)
         script = f"BEGIN; DECLARE c CURSOR WITHOUT HOLD FOR {COUNTS}; FETCH 2 FROM c; MOVE c; CLOSE c; COMMIT"
         assert kinds(wire.query(script)) == "CTDCZ"
+
+
+@pytest.mark.parametrize("hold", ["", "WITH HOLD "])
+def test_a_script_may_begin_with_a_cursor(
+    postgres,
+    upstream: str,
+    analyst: str,
+    tmp_path: Path,
+    paid,
+    hold: str,  # type: ignore[no-untyped-def]
+) -> None:
+    """The statements of one simple query are one transaction, so a cursor may be the first of them.
+
+    So it is in a batch of the extended protocol since PostgreSQL 17, and the shadow here is a newer one than elsewhere.
+    """
+    with (
+        running_proxy(upstream, postgres.admin_dsn, tmp_path / "proxy.log") as newer,
+        Wire(newer.port) as wire,
+    ):
+        wire.login(analyst, newer.database)
+        frames = wire.query(f"DECLARE c CURSOR {hold}FOR {COUNTS}; FETCH 2 FROM c; FETCH ALL FROM c; CLOSE c")
+        assert kinds(frames) == "CTDCTDCZ", frames
+        assert [kind for kind, _ in frames].count(m.DATA_ROW) == 3 and paid() == 1
+        assert kinds(wire.query(f"DECLARE c CURSOR FOR {COUNTS}")) == "EZ" and paid() == 1
 
 
 @pytest.mark.parametrize(

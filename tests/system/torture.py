@@ -189,18 +189,27 @@ def books_balance(dsn: str) -> None:
 
 @dataclass
 class Auditor:
-    """Looks into the books again and again."""
+    """Looks into the books again and again; ``log`` is where the proxy writes what went wrong."""
 
     dsn: str
+    log: Path
     seen: list[tuple[Any, ...]] = field(default_factory=list)
 
     def look(self, told: Sequence[Told]) -> None:
-        """No answer without its charge, no charge lost, and the same numbers whenever the same was asked."""
-        told = list(told)
+        """No answer without its charge, no charge lost, and the same numbers whenever the same was asked.
+
+        The bill of a decision whose settlement was cut off is what was reserved, for nobody knows whether the rest came
+        back; the log tells of it. Any other bill is at most the charge.
+        """
+        told, cut_off = list(told), self.log.read_text().count("could not be settled")
         books_balance(self.dsn)
         with psycopg.connect(self.dsn) as conn:
             links = conn.execute("SELECT id, hash FROM provenance.charge ORDER BY id").fetchall()
             history = conn.execute("SELECT analyst, question, charged FROM provenance.history").fetchall()
+            taken = conn.execute(
+                "SELECT q.analyst, q.question, sum(c.amount) FROM provenance.charge c"
+                " JOIN provenance.charge q ON q.id = coalesce(c.question_of, c.id) WHERE c.amount > 0 GROUP BY 1, 2"
+            ).fetchall()
         assert links[: len(self.seen)] == self.seen, "a charge is gone"
         self.seen = links
         paid: dict[tuple[str, str], Decimal] = {}
@@ -213,7 +222,10 @@ class Auditor:
             billed[key] = billed.get(key, Decimal(0)) + one.charged
             assert shown.setdefault(key, one.rows) == one.rows, "noise was drawn anew"
         assert all(paid.get(key, Decimal(0)) > 0 for key in billed), "an answer without a charge"
-        assert all(paid[key] >= sum_ for key, sum_ in billed.items()), "a charge is smaller than its bill"
+        reserved = {(analyst, question): amount for analyst, question, amount in taken}
+        assert all(reserved[key] >= sum_ for key, sum_ in billed.items()), "a bill for more than was ever reserved"
+        dearer = [(key, paid[key], sum_) for key, sum_ in billed.items() if paid[key] < sum_]
+        assert len(dearer) <= cut_off, f"charges are smaller than their bills: {dearer}"
 
 
 # -- the program that kills itself -------------------------------------------------------------------------------------

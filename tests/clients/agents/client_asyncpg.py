@@ -15,6 +15,8 @@ from dbapi import DESCRIBE, LIST
 
 async def connected(to: Request, **more: Any) -> Any:
     tls = ssl.create_default_context(cafile=to["ca"]) if to["ca"] else False
+    if tls and "direct_tls" in more:
+        tls.set_alpn_protocols(["postgresql"])  # asyncpg does not by itself, and PostgreSQL asks for it
     place = {"host": to["host"], "port": int(to["port"]), "database": to["database"]}
     return await asyncpg.connect(**place, user=to["user"], password=to["password"], ssl=tls, **more)
 

@@ -179,6 +179,51 @@ SELECT coalesce(gender, 'all') AS g, count(*) FROM patient_data GROUP BY ROLLUP 
 SELECT gender, sum(count(*)) OVER (ORDER BY gender) AS running FROM patient_data GROUP BY gender;
 SELECT width_bucket(n, 0, 400, 4) AS b, count(*) FROM (SELECT disease, count(*) AS n FROM patient_data GROUP BY disease) t GROUP BY 1 ORDER BY 1;
 
+-- SELECTs in FROM that only pick and rename: Power BI's folding, Metabase's joins, virtual datasets
+select "rows"."city" as "city", count(1) as "a0" from (select "city","amount" from "public"."orders" "$Table") "rows" group by "city";
+select "rows"."city" as "city", sum("rows"."amount") as "a0" from (select "_"."city", "_"."amount" from "public"."orders" "_" where "_"."region" = 'north' and "_"."region" is not null) "rows" group by "city"; -- empty
+select "_"."category", "_"."a0" from (select "rows"."category" as "category", sum("rows"."amount") as "a0" from (select "category", "amount" from "public"."orders" "$Table") "rows" group by "category") "_" where not "_"."a0" is null limit 1000001;
+select "_"."c" as "c", count(*) from (select "$Table"."city" as "c", "$Table"."amount" as "a" from "public"."orders" "$Table") "_" where "_"."a" > 250 group by "_"."c" order by 1 limit 1000001;
+select "region" from (select "region" from "public"."orders" "$Table") "rows" group by "region" order by "region" limit 1001;
+select distinct "region" from (select "region" from "public"."orders" "$Table") "rows";
+select "$Outer"."region", sum("$Outer"."amount") as "a" from (select "amount", "city", "city" as "k", c."region" from "public"."orders" join city c using (city)) "$Outer" where "$Outer"."k" <> 'c7' group by "$Outer"."region";
+SELECT count(*) FROM (SELECT age FROM patient_data) t;
+SELECT count(*) FROM (SELECT * FROM patient_data);
+SELECT count(*), sum(t.age) FROM ((SELECT * FROM patient_data WHERE gender = 'f')) AS t WHERE t.age < 50 AND smoker;
+SELECT region AS region, COUNT(*) AS count FROM (SELECT * FROM orders ORDER BY order_id) AS virtual_table GROUP BY region HAVING COUNT(*) > 20 ORDER BY count DESC LIMIT 1000;
+SELECT t.decade, count(*), avg(t.w) FROM (SELECT age / 10 AS decade, weight * 2 AS w, smoker AS s FROM patient_data) t WHERE s GROUP BY t.decade ORDER BY t.decade;
+SELECT upper(t.d) AS disease, count(*) FROM (SELECT disease AS d FROM patient_data) t GROUP BY t.d;
+SELECT old, count(*) FROM (SELECT age >= 65 AS old FROM patient_data) t GROUP BY old;
+SELECT sum(one), count(*) FROM (SELECT 1 AS one, p.* FROM patient_data p) t WHERE disease = 'd1';
+SELECT "source"."gender" AS "gender", COUNT(*) AS "count" FROM (SELECT "public"."patient_data"."gender" AS "gender", "public"."patient_data"."age" AS "age" FROM "public"."patient_data" WHERE "public"."patient_data"."age" > 30) AS "source" WHERE "source"."age" < 60 GROUP BY "source"."gender" ORDER BY "source"."gender" ASC;
+SELECT a, count(*) FROM (SELECT x AS a FROM (SELECT y AS x, age FROM (SELECT gender AS y, age, smoker FROM patient_data WHERE smoker) u) v WHERE age > 20) w GROUP BY a ORDER BY a;
+SELECT "City"."region" AS "City__region", COUNT(*) AS "count" FROM "public"."orders" LEFT JOIN (SELECT "public"."city"."city" AS "city", "public"."city"."region" AS "region" FROM "public"."city") AS "City" ON "public"."orders"."city" = "City"."city" GROUP BY "City"."region"; -- empty
+SELECT c.r, sum(o.amount) FROM (SELECT city, amount FROM orders WHERE quantity > 2) o JOIN (SELECT city AS k, region AS r FROM city WHERE population > 2000) c ON o.city = c.k GROUP BY c.r;
+SELECT w.wing, count(*) FROM (SELECT disease, age FROM patient_data) p JOIN (SELECT * FROM ward) w USING (disease) WHERE p.age > 10 GROUP BY w.wing;
+SELECT count(*) FROM (SELECT DISTINCT gender FROM patient_data) t;
+SELECT extract(month FROM t.at) AS m, count(*) FROM (SELECT ordered_on AS at, extract(year FROM ordered_on) AS y FROM orders) t WHERE y = 2025 GROUP BY 1 ORDER BY 1;
+SELECT disease FROM (SELECT disease, age FROM patient_data) t GROUP BY disease HAVING count(*) > 100 AND avg(age) > 40;
+SELECT count(DISTINCT c) FROM (SELECT customer_id AS c FROM orders WHERE region = 'north') t;
+SELECT gender, count(*) FROM (SELECT age AS gender_age, gender FROM patient_data) t WHERE gender_age BETWEEN 20 AND 30 GROUP BY gender ORDER BY gender;
+
+-- tables with a comma between them
+SELECT count(*) FROM orders o, city c WHERE o.city = c.city AND c.population > 3000;
+SELECT c.region, sum(o.amount) FROM city c, orders o WHERE c.city = o.city GROUP BY c.region;
+SELECT p.department, count(*) FROM transactions t, products p WHERE (t.product_id = p.product_id) AND t.quantity > 2 GROUP BY p.department;
+SELECT o.category, sum(i.price) FROM order_items i, orders o WHERE i.order_id = o.order_id GROUP BY o.category;
+SELECT r, count(*) FROM (SELECT c.region AS r FROM orders, city c WHERE orders.city = c.city AND orders.quantity > 1) t GROUP BY r;
+
+-- moments as tools write them
+SELECT count(*) FROM orders WHERE ordered_on >= TO_DATE('2025-01-10', 'YYYY-MM-DD') AND ordered_on < TO_DATE('2025-02-01', 'yyyy-mm-dd');
+SELECT count(*) FROM orders WHERE ordered_on >= to_date('20250110', 'YYYYMMDD') AND ordered_on < to_date('02/01/2025', 'MM/DD/YYYY');
+SELECT count(*) FROM trips WHERE pickup >= TO_TIMESTAMP('2020-01-05 12:30:00.000000', 'YYYY-MM-DD HH24:MI:SS.US') AND pickup < TO_TIMESTAMP('2020-02-01 00:00:00', 'YYYY-MM-DD HH24:MI:SS');
+SELECT count(*) FROM trips WHERE pickup >= to_timestamp('2020-01-05T12:30:00', 'YYYY-MM-DD"T"HH24:MI:SS');
+SELECT count(*) FROM trips WHERE pickup >= CAST('2020-01-05 12:30:00.000' AS TIMESTAMP) AND pickup < TIMESTAMP '2020-02-01 00:00:00';
+SELECT count(*) FROM trips WHERE pickup >= to_timestamp(1578227400) AND pickup < to_timestamp(1580000000.5);
+SELECT count(*) FROM orders WHERE ordered_on BETWEEN make_date(2025, 1, 10) AND (DATE '2025-02-10');
+SELECT count(*) FROM trips WHERE pickup < make_timestamp(2020, 1, 10, 6, 30, 0.5);
+SELECT count(*) FROM orders WHERE ordered_on > to_date('2025-01-10 13:00:00', 'YYYY-MM-DD HH24:MI:SS') + 7;
+
 -- KPI queries over the retail, taxi, flights and diabetes shapes
 SELECT store_id, sum(sales_value) AS revenue FROM transactions GROUP BY store_id ORDER BY revenue DESC, store_id LIMIT 5;
 SELECT store_id FROM transactions WHERE week BETWEEN 1 AND 4 GROUP BY store_id HAVING sum(sales_value) > 1900;

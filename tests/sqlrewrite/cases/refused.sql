@@ -12,7 +12,11 @@
 42501 SELECT row_number() OVER (ORDER BY age) FROM patient_data;
 42501 SELECT upper(disease) FROM patient_data;
 42501 SELECT * FROM (SELECT * FROM patient_data) t;
-42501 SELECT count(*) FROM (SELECT age FROM patient_data) t;
+42501 SELECT t.age FROM (SELECT age FROM patient_data) t WHERE age > 5;
+42501 SELECT t FROM (SELECT age FROM patient_data) t;
+42501 SELECT count(*) FROM (SELECT age FROM patient_data LIMIT 10) t;
+42501 SELECT count(*) FROM (SELECT age, row_number() OVER () FROM patient_data) t;
+42501 SELECT count(t.ctid) FROM (SELECT ctid FROM patient_data) t;
 42501 WITH t AS (SELECT * FROM patient_data) SELECT count(*) FROM t;
 42501 SELECT EXISTS (SELECT 1 FROM patient_data WHERE age = 99);
 42501 SELECT 1 WHERE EXISTS (SELECT 1 FROM patient_data WHERE patient_id = 7);
@@ -110,6 +114,24 @@
 0A000 SELECT count(*) FILTER (WHERE age > (SELECT avg(age) FROM patient_data)) FROM patient_data;
 0A000 SELECT disease FROM patient_data GROUP BY disease HAVING count(*) > (SELECT count(*) / 10 FROM patient_data);
 0A000 SELECT count(*) FROM patient_data WHERE disease IN (SELECT disease FROM ward WHERE capacity > 50);
+
+-- SELECTs in FROM that cannot be read as a part of it
+0A000 SELECT count(*) FROM (SELECT disease FROM patient_data) p JOIN (SELECT disease, sum(capacity) FROM ward GROUP BY disease) w USING (disease);
+0A000 SELECT count(*) FROM (SELECT disease FROM patient_data) p LEFT JOIN (SELECT disease, coalesce(capacity, 5) AS n FROM ward) w ON p.disease = w.disease WHERE w.n > 5;
+0A000 SELECT count(*) FROM patient_data p LEFT JOIN (SELECT disease FROM ward WHERE capacity > 50) w ON p.disease = w.disease;
+0A000 SELECT count(*) FROM (SELECT age FROM patient_data) t(a);
+0A000 SELECT count(*) FROM (SELECT age, md5(gender) AS m FROM patient_data) t;
+0A000 SELECT count(*) FROM (SELECT age AS a FROM patient_data) x JOIN (SELECT age AS b FROM patient_data) y ON x.a = y.b;
+0A000 SELECT count(*) FROM (SELECT age FROM patient_data WHERE age > (SELECT avg(age) FROM patient_data)) t;
+0A000 SELECT sum(t.a) FROM (SELECT patient_id AS a FROM patient_data) t;
+42702 SELECT count(a) FROM (SELECT age AS a, patient_id AS a FROM patient_data) t;
+0A000 SELECT count(*) FROM orders o, city c WHERE o.region = c.region;
+0A000 SELECT count(*) FROM orders o, city c WHERE o.city = c.city OR true;
+0A000 SELECT count(*) FROM orders WHERE ordered_on > to_date('January', 'Month');
+0A000 SELECT count(*) FROM orders WHERE ordered_on > to_date('2025-1-5', 'YYYY-MM-DD');
+0A000 SELECT count(*) FROM orders WHERE ordered_on > to_date(category, 'YYYY-MM-DD');
+0A000 SELECT count(*) FROM orders WHERE ordered_on > make_date(quantity, 1, 1);
+0A000 SELECT count(*) FROM orders WHERE ordered_on > make_time(1, 2, 3) + date '2025-01-01';
 
 -- joins that would multiply or mix people
 0A000 SELECT count(*) FROM patient_data a JOIN patient_data b ON a.disease = b.disease;
