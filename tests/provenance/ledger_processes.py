@@ -26,7 +26,7 @@ from provenance.ledger_sql import STATE
 from provenance.model import Charge, Receipt
 from provenance.releases import Place, Releases
 from provenance.synopses import Sameness, Stored, Synopses
-from proxy.numbers import Move, Ways, drawn, told
+from proxy.numbers import Move, Source, Ways, drawn, told
 from sqlrewrite.view import View
 
 CELLS = 3
@@ -183,7 +183,7 @@ class Desk:
         held = (await at.releases.find(who, [place]))[place]
         done = step(held.releases, held.known, Fraction(1, variance))
         move = Move(place, view, COUNT, SimpleNamespace(), 0, GRID, held, 1, done, "")  # type: ignore[arg-type]
-        ways = await drawn(at.releases, who, Ways({place: move}, ((place, None),), ()))
+        ways = await drawn(at.releases, who, Ways({place: move}, (Source(place, None, None),), ()))
         charge = replace(charge, loss=ways.loss, table=ways.table, parts=ways.parts, accuracy=same.accuracy)
         return Asked(charge, same, ways)
 

@@ -18,6 +18,7 @@ from sqlrewrite.blocks import outline
 from sqlrewrite.catalog import Attribute, Catalog, Kind, Reference, Relation
 from sqlrewrite.cells import cells
 from sqlrewrite.cut import cut
+from sqlrewrite.folding import columns, questions
 from sqlrewrite.question import Literal, Question
 from sqlrewrite.read import read
 
@@ -55,8 +56,8 @@ PERSON = Relation(
 
 def asked(text: str, sick: Relation = SICK, parameters: tuple[Literal, ...] = ()) -> Question:
     catalog = Catalog(1, (sick, TOWN, PERSON))
-    (block,) = outline(text).questions(lambda name: name[1] == "sick")
-    tables = {alias: frozenset(catalog.by_name["public", name[1]].attributes) for name, alias in block.tables}
+    (block,) = questions(outline(text), lambda name: name[1] == "sick")
+    tables = columns(outline(text), block, lambda name: frozenset(catalog.by_name["public", name[1]].attributes))
     taken = cut(text, block, tables)
     return read(taken.clauses, catalog, lambda schema, name: catalog.by_name.get(("public", name)), parameters)
 
