@@ -414,3 +414,28 @@ def test_a_charge_that_says_something_impossible_is_not_made(felt: Any, staged: 
 def _disjoint() -> tuple[Felt, ...]:
     """Groups that each lose the whole, none of them twice."""
     return tuple(Felt(ages(at, at), ONE, ONE) for at in range(5))
+
+
+LOST = """
+SELECT provenance.report_gap(999, sha256('lost'), %s, 'zcdp', jsonb_build_object(
+    'table', jsonb_build_array(%s::text, '0'),
+    'analysts', jsonb_build_object('alice', jsonb_build_array(%s::text, '0'))), 'a proxy')"""
+
+
+def test_what_was_lost_with_a_ledger_and_what_came_after_it_add_up(swept: str, books: Connection, pools: Pools) -> None:
+    """Lost was a charge that counted nothing; what came after the copy fell on the same people, as if it were new."""
+
+    async def work(ledger: Slow, _: Slow) -> None:
+        receipt = await ledger.charge(on(books, ages(0, 1), staged=True))
+        at = books.execute("SELECT clock_timestamp()").fetchone()
+        # In the ledger that was lost, somebody charged as much for ages from 2 to 3: together they counted ONE.
+        assert at is not None
+        await ledger.charge(on(books, ages(2, 3)))
+        await ledger.settle(receipt, Loss(Coin.ZCDP, ONE / 2))
+        assert balances(books)["alice"] == balances(books)["table"] == ONE
+        books.execute(LOST, (*at, ONE, ONE))
+        books.execute("SELECT provenance.accept_gap(id) FROM provenance.gap")
+
+    run(swept, pools, work)
+    assert balances(books)["alice"] == balances(books)["table"] == 2 * ONE  # at 2: what was lost, and what came after
+    assert books.execute("SELECT reason FROM provenance.verify_chain()").fetchone() == (None,)
