@@ -110,14 +110,14 @@ class Kept:
         parts = [(Region.parse(text), amount) for text, amount in amounts.items() if amount]
         return cls(version, dict(amounts), Overlap.of(parts))
 
-    def change(self, text: str, amount: Decimal) -> None:
+    def change(self, region: Region, amount: Decimal) -> None:
         """Another total for a region."""
-        more = EXACT.subtract(amount, self.amounts.get(text, _NONE))
+        more = EXACT.subtract(amount, self.amounts.get(region.text, _NONE))
         if more > 0:
-            self.overlap.add([(Region.parse(text), more)])
+            self.overlap.add([(region, more)])
         elif more < 0:
-            self.overlap.give_back([(Region.parse(text), more.copy_negate())], WORK_OF_A_CHARGE)
-        self.amounts[text] = amount
+            self.overlap.give_back([(region, more.copy_negate())], WORK_OF_A_CHARGE)
+        self.amounts[region.text] = amount
 
 
 class Bounds:
@@ -142,7 +142,7 @@ class Bounds:
         if version > kept.version:
             kept.alone = 0
             for text, amount in changes:
-                kept.change(text, amount)
+                kept.change(Region.parse(text), amount)
             kept.version = version
 
     def _use(self, layer: Layer) -> Kept:
@@ -202,7 +202,7 @@ class Bounds:
             elif fitted and quote.amount and kept.version == stand.version:
                 move = EXACT.add if quote.amount > 0 else EXACT.subtract
                 for region, weight in quote.parts:
-                    kept.change(region.text, move(kept.amounts.get(region.text, _NONE), weight))
+                    kept.change(region, move(kept.amounts.get(region.text, _NONE), weight))
                 kept.version += 1
                 kept.alone += 1
             elif not fitted:
