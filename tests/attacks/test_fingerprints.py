@@ -16,7 +16,7 @@ import pytest
 from question_world import BY_ACCOUNT, BY_OWNER, BY_ROW, STAY, WARD, Asked, Server, Writer, ask
 
 from mechanisms.errors import Refusal
-from proxy.plan import _setting_digest
+from proxy.plan import setting_digest
 from sqlrewrite import normal
 from sqlrewrite.catalog import Catalog
 
@@ -134,6 +134,6 @@ def test_constants_that_the_session_gives_their_meaning_are_marked_with_its_sett
         "SELECT count(*) FROM stay WHERE till > '2024-01-01'",
         "SELECT date_trunc('day', day), count(*) FROM stay GROUP BY 1",
     ):
-        assert "ISO, DMY" in _setting_digest(ask(text, catalog).question, told)  # type: ignore[arg-type]
+        assert "ISO, DMY" in setting_digest(ask(text, catalog).question, told)  # type: ignore[arg-type]
     plain = ask("SELECT ward, sum(n) FROM stay WHERE paid AND kind = 'a' GROUP BY ward").question
-    assert _setting_digest(plain, told) == ""  # type: ignore[arg-type]
+    assert setting_digest(plain, told) == ""  # type: ignore[arg-type]
