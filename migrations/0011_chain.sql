@@ -59,6 +59,20 @@ END $$;
 ALTER TABLE provenance.charge ENABLE TRIGGER append_only;
 ALTER TABLE provenance.charge ALTER COLUMN hash SET NOT NULL;
 
+CREATE FUNCTION provenance.verify_balances() RETURNS text
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, provenance, pg_temp AS $$
+    SELECT format('the balance of %s %s is not the sum of its charges', b.scope, b.name)
+        FROM provenance.balance b
+        LEFT JOIN (
+            SELECT 'table' AS scope, '' AS name, sum(c.table_amount) AS amount, sum(c.delta) AS delta FROM provenance.charge c
+            UNION ALL SELECT 'analyst', c.analyst, sum(c.amount), sum(c.delta) FROM provenance.charge c GROUP BY c.analyst
+            UNION ALL SELECT 'view', v.view::text, sum(v.table_amount), 0 FROM provenance.charge_view v GROUP BY v.view) s
+            ON (s.scope, s.name) = (b.scope, b.name)
+        WHERE (b.amount, b.delta) IS DISTINCT FROM (coalesce(s.amount, 0) + CASE b.scope WHEN 'view'
+            THEN (SELECT coalesce(sum(g.table_amount), 0) FROM provenance.charge g WHERE g.mechanism = 'gap') ELSE 0 END, coalesce(s.delta, 0)) LIMIT 1
+$$;
+COMMENT ON FUNCTION provenance.verify_balances IS 'What is wrong with the running totals, by the journal; NULL: nothing.';
+
 CREATE FUNCTION provenance.verify_chain() RETURNS TABLE (charges bigint, broken bigint, reason text)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, provenance, pg_temp AS $$
 DECLARE
@@ -86,15 +100,7 @@ BEGIN
         RETURN NEXT;
         RETURN;
     END IF;
-    SELECT format('the balance of %s %s is not the sum of its charges', b.scope, b.name) INTO reason
-        FROM provenance.balance b
-        LEFT JOIN (
-            SELECT 'table' AS scope, '' AS name, sum(c.table_amount) AS amount, sum(c.delta) AS delta FROM provenance.charge c
-            UNION ALL SELECT 'analyst', c.analyst, sum(c.amount), sum(c.delta) FROM provenance.charge c GROUP BY c.analyst
-            UNION ALL SELECT 'view', v.view::text, sum(v.table_amount), 0 FROM provenance.charge_view v GROUP BY v.view) s
-            ON (s.scope, s.name) = (b.scope, b.name)
-        WHERE (b.amount, b.delta) IS DISTINCT FROM (coalesce(s.amount, 0) + CASE b.scope WHEN 'view'
-            THEN (SELECT coalesce(sum(g.table_amount), 0) FROM provenance.charge g WHERE g.mechanism = 'gap') ELSE 0 END, coalesce(s.delta, 0)) LIMIT 1;
+    reason := provenance.verify_balances();
     RETURN NEXT;
 END $$;
 COMMENT ON FUNCTION provenance.verify_chain IS 'Reads the whole journal: how many rows are right, the first one that is not (NULL: all are), and what is wrong.';
@@ -136,6 +142,12 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION provenance.report_gap IS 'A proxy says which charge is missing; tells whether an administrator has accepted that.';
 
+CREATE FUNCTION provenance.on_top(c provenance.charge) RETURNS TABLE (amount numeric, table_amount numeric)
+LANGUAGE sql STABLE SET search_path = pg_catalog, provenance, pg_temp AS $$
+    SELECT c.amount, c.table_amount
+$$;
+COMMENT ON FUNCTION provenance.on_top IS 'What a row that was made after the loss of others adds to what they had counted.';
+
 CREATE FUNCTION provenance.accept_gap(gap_id bigint) RETURNS TABLE (analyst text, amount numeric, delta numeric)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, provenance, pg_temp AS $$
 #variable_conflict use_column
@@ -159,9 +171,9 @@ BEGIN
             HINT = format('UPDATE provenance.deployment SET coin = %L, while nothing is charged.', missing.coin);
     END IF;
     -- Rows that are later than the missing one were made after the ledger was restored: they come on top.
-    SELECT (missing.totals -> 'table' ->> 0)::numeric - b.amount + coalesce(sum(c.table_amount), 0),
+    SELECT (missing.totals -> 'table' ->> 0)::numeric - b.amount + coalesce(sum(n.table_amount), 0),
            (missing.totals -> 'table' ->> 1)::numeric - b.delta + coalesce(sum(c.delta), 0) INTO table_left, delta_left
-        FROM provenance.balance b LEFT JOIN provenance.charge c ON c.at > missing.at AND c.mechanism <> 'gap'
+        FROM provenance.balance b LEFT JOIN provenance.charge c ON c.at > missing.at AND c.mechanism <> 'gap' LEFT JOIN LATERAL provenance.on_top(c) n ON true
         WHERE b.scope = 'table' GROUP BY b.amount, b.delta;
     table_left := greatest(table_left, 0);
     delta_left := greatest(delta_left, 0);
@@ -169,8 +181,8 @@ BEGIN
         SELECT t.name, greatest(0, (t.total ->> 0)::numeric - coalesce(b.amount, 0) + n.amount) AS amount, greatest(0, (t.total ->> 1)::numeric - coalesce(b.delta, 0) + n.delta) AS delta
         FROM jsonb_each(missing.totals -> 'analysts') t (name, total)
         LEFT JOIN provenance.balance b ON b.scope = 'analyst' AND b.name = t.name
-        CROSS JOIN LATERAL (SELECT coalesce(sum(c.amount), 0) AS amount, coalesce(sum(c.delta), 0) AS delta
-            FROM provenance.charge c WHERE c.analyst = t.name AND c.at > missing.at AND c.mechanism <> 'gap') n
+        CROSS JOIN LATERAL (SELECT coalesce(sum(o.amount), 0) AS amount, coalesce(sum(c.delta), 0) AS delta
+            FROM provenance.charge c CROSS JOIN LATERAL provenance.on_top(c) o WHERE c.analyst = t.name AND c.at > missing.at AND c.mechanism <> 'gap') n
         ORDER BY t.name
     LOOP
         CONTINUE WHEN lost.amount = 0 AND lost.delta = 0;
@@ -243,6 +255,6 @@ BEGIN
 END $$;
 
 REVOKE ALL ON provenance.chain, provenance.gap FROM PUBLIC;
-REVOKE ALL ON FUNCTION provenance.charge_text, provenance.link, provenance.verify_chain, provenance.report_gap, provenance.accept_gap, provenance.book_gap FROM PUBLIC;
+REVOKE ALL ON FUNCTION provenance.charge_text, provenance.link, provenance.verify_balances, provenance.verify_chain, provenance.on_top, provenance.report_gap, provenance.accept_gap, provenance.book_gap FROM PUBLIC;
 GRANT SELECT ON provenance.chain, provenance.gap TO pgveil_admin;
 GRANT EXECUTE ON FUNCTION provenance.charge_text, provenance.verify_chain, provenance.accept_gap TO pgveil_admin;

@@ -10,19 +10,22 @@ One room, four counters, all in PostgreSQL (schema ``provenance``, made by ``mig
 - the **releases** (``releases.py``) are the hidden global synopses of views, and what each analyst knows of them;
   ``plan.py`` says which way to a number costs least now: Reuse, Derive, Refine or Measure.
 
-Regions are on their way to the till: ``region.py`` and ``extent.py`` say which part of the domain a charge touches
-(``reach.py`` reads it from a question, ``told.py`` puts it into words), ``overlap.py`` (with ``sweep``, ``clique``,
-``colouring``, ``buckets``, ``boxing``, ``touching``, ``weighing``) bounds the largest total over any point, and
-``popularity.py`` counts it. Where a limit is reached, ``nearby.py`` answers from what the analyst knows (``shape.py``
-says what each release is a picture of), by ``relax.py`` and ``combine.py`` over ``space.py`` and ``released.py``. They
-are functions on values, measured by the benches ``overlap`` and ``relax``.
+A charge falls on regions: ``region.py`` and ``extent.py`` say which part of the domain it touches (``reach.py`` reads
+it from a question, ``told.py`` puts it into words), ``overlap.py`` (with ``sweep``, ``clique``, ``colouring``,
+``buckets``, ``boxing``, ``touching``, ``weighing``) bounds the largest total over any point, ``popularity.py`` counts
+it, and ``bounds.py`` remembers the bounds for the till (see below). Where a limit is reached, ``nearby.py`` answers
+from what the analyst knows (``shape.py`` says what each release is a picture of), by ``relax.py`` and ``combine.py``
+over ``space.py`` and ``released.py``. All these are functions on values, measured by the benches ``overlap`` and
+``relax``.
 
 The route of a charge through this room::
 
-    Charge -> Ledger.charge: BEGIN, lock the balances (the table's first, then the analyst's, then the views'),
+    Charge -> Outlook.in_turns: what it will count for, by the books as they are now; nothing is locked
+           -> Ledger.charge: BEGIN, lock the balances (the table's first, then the analyst's, then the views'),
               read deployment, analyst and relation afresh     -> StaleCatalog if the question was priced under
                                                                   other versions: plan it again
-           -> accountant.admit (pure): all limits must hold    -> LimitReached (53400), nothing is spent
+           -> accountant.admit (pure): all limits must hold    -> LimitReached (53400), nothing is spent; but first
+                                                                  another turn, if a smaller bound may be found
            -> INSERT charge (its triggers move the balances and link the chain), what is learned with it, COMMIT
            -> Receipt                                          -> CommitUnknownError if the connection broke there
 
@@ -55,6 +58,17 @@ which at delta 5e-10 is worth rho 0.0144. A decision that is 0.05-DP costs rho 0
 refused, although 12 * 0.05 is below 1: for so few questions plain addition would be kinder. With privilege 10 her limit
 is worth rho 1.0597, and 847 of them fit where plain addition allows 200.
 
-The sum of all charges is a running total (``balance``), so a charge costs the same however long the journal is, and
-every charge counts, whoever inserted it. Charges are never changed or removed: a settlement is one row more.
+What counts: a unit lies on one point of the data domain and loses only what falls there, so what a limit bounds is the
+largest total over any point (parallel composition). ``Charge.felt`` tells the regions of a charge, and
+``charge.counted`` by how much it raised that total: nothing, where other regions have lost more. Forty questions about
+forty diseases count as one. A balance is the sum of layers (``provenance.layer``, regions in ``provenance.felt``), one
+for each data version of each relation: where a unit lies elsewhere, or lay before, is not known, so layers add up. What
+says nothing of regions falls everywhere. Bounds are computed before the till is locked, for a version of the layer; if
+it is another one at the till, the charge counts in full, and the next one makes up for it. So no interleaving counts
+too little, and a limit refuses only by the best bound that can be found. Views need no regions: all charges of one are
+about the same rows. The members of a coalition add up, and so do deltas. That an attribute is constant in a unit is
+believed as declared; regions that were told apart by it stay apart if the declaration is taken back.
+
+The sum of what the charges count is a running total (``balance``), so a charge costs the same however long the journal
+is, and every charge counts, whoever inserted it. Charges are never changed or removed: a settlement is one row more.
 """

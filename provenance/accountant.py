@@ -81,11 +81,13 @@ def admit(
     asked: Loss,
     table: Decimal | None = None,
     views: Mapping[int, Decimal] | None = None,
+    counted: tuple[Decimal, Decimal] | None = None,
 ) -> Balances:
     """The balances after the loss, or the refusal that names the limit in the way.
 
     ``table`` is what the protected database itself loses (None: as much as the analyst learns), ``views`` what the
-    global synopsis of each view loses.
+    global synopsis of each view loses. ``counted`` is by how much the balances of the analyst and of the protected
+    database move (None: in full): not at all where other regions have lost more, down where a bound became tighter.
 
     *Guarantee*: a fixed-limit filter (Whitehouse et al. 2023): what is admitted keeps every sum within its limit,
     however the next question was chosen.
@@ -96,20 +98,23 @@ def admit(
         raise ValueError(f"a loss in {asked.coin.value} cannot be charged to a ledger in {deployment.coin.value}")
     if not (asked.amount.is_finite() and asked.delta.is_finite()) or asked.amount < 0 or asked.delta < 0:
         raise ValueError("a loss is a finite number that is not negative")
-    own, counted, spare = limit(deployment, analyst), _counted(balances), spare_of(balances.lending)
-    _after(deployment, own, counted, asked, f'analyst "{analyst.name}"', spare)
-    over = EXACT.subtract(EXACT.add(counted.amount, asked.amount), max(counted.amount, worth(deployment, own)))
     lost = asked if table is None else Loss(asked.coin, table, asked.delta)
+    more, of_table = (asked.amount, lost.amount) if counted is None else counted
+    if more > asked.amount or of_table > lost.amount:
+        raise ValueError("a charge counts at most what it costs")
+    own, before, spare = limit(deployment, analyst), _counted(balances), spare_of(balances.lending)
+    _after(deployment, own, before, asked, more, f'analyst "{analyst.name}"', spare)
+    over = EXACT.subtract(EXACT.add(before.amount, more), max(before.amount, worth(deployment, own)))
     group = balances.coalition
     if group is None:
-        _after(deployment, deployment.epsilon, balances.table, lost, "the protected database")
+        _after(deployment, deployment.epsilon, balances.table, lost, of_table, "the protected database")
     else:
-        # Others may have paid for what the group learns now, so that it counts in full (DProvDB, section 7).
-        group = _after(deployment, deployment.epsilon, group, asked, f'the coalition of analyst "{analyst.name}"')
+        # Others may have paid for what the group learns now, so that it counts as the analyst's (DProvDB, section 7).
+        group = _after(deployment, deployment.epsilon, group, asked, more, f'the coalition of analyst "{analyst.name}"')
     after = {id_: _view_after(deployment, balances.views[id_], lost) for id_, lost in (views or {}).items()}
     return Balances(
-        analyst=_moved(balances.analyst, asked.amount, asked.delta),
-        table=_moved(balances.table, lost.amount, lost.delta),
+        analyst=_moved(balances.analyst, more, asked.delta),
+        table=_moved(balances.table, of_table, lost.delta),
         views={**balances.views, **after},
         lending=_drawn(balances.lending, max(over, Decimal(0))),
         coalition=group,
@@ -158,10 +163,10 @@ def _drawn(lending: Lending, amount: Decimal) -> Lending:
 
 
 def _counted(balances: Balances) -> Balance:
-    """What counts against the analyst's own limit."""
+    """What counts against the analyst's own limit; what others lent may be more than has been learned in the end."""
     lending = balances.lending
     own = EXACT.add(EXACT.subtract(balances.analyst.amount, lending.drawn), lending.given)
-    return replace(balances.analyst, amount=own)
+    return replace(balances.analyst, amount=max(own, Decimal(0)))
 
 
 def _view_after(deployment: Deployment, view: View, asked: Decimal) -> View:
@@ -171,7 +176,7 @@ def _view_after(deployment: Deployment, view: View, asked: Decimal) -> View:
         # Water-filling: a view loses no more than the protected database does, whose limit was looked at.
         return replace(view, spent=EXACT.add(view.spent, asked))
     most = min(view.epsilon_limit, deployment.epsilon)
-    return replace(view, spent=_after(deployment, most, Balance(view.spent), loss, f"view {view.label}").amount)
+    return replace(view, spent=_after(deployment, most, Balance(view.spent), loss, asked, f"view {view.label}").amount)
 
 
 def in_proportion(part: Decimal, whole: Decimal, total: Decimal) -> Decimal:
@@ -195,11 +200,16 @@ def less(whole: Loss, part: Loss) -> Loss:
 
 
 def settle(
-    balances: Balances, back: Loss, table: Decimal | None = None, grants: Mapping[int, Decimal] | None = None
+    balances: Balances,
+    back: Loss,
+    table: Decimal | None = None,
+    grants: Mapping[int, Decimal] | None = None,
+    counted: tuple[Decimal, Decimal] | None = None,
 ) -> Balances:
     """The balances after a settlement, and the grants with what came back to them; views are left as they were."""
-    amount, delta = back.amount.copy_negate(), back.delta.copy_negate()
-    lost = amount if table is None else table.copy_negate()
+    delta = back.delta.copy_negate()
+    in_full = back.amount.copy_negate(), (back.amount if table is None else table).copy_negate()
+    amount, lost = in_full if counted is None else counted
     lending, given = balances.lending, grants or {}
     more = tuple(replace(each, left=EXACT.add(each.left, given.get(each.id, Decimal(0)))) for each in lending.grants)
     for came_back in given.values():
@@ -222,8 +232,12 @@ def fold(journal: Iterable[Entry]) -> Books:
         lost = entry.amount if entry.table is None else entry.table
         if not min(entry.amount, Decimal(0)) <= lost <= max(entry.amount, Decimal(0)):
             raise SettlementError(f"the journal cannot hold {entry}")
-        table = _moved(table, lost, entry.delta)
-        analysts[entry.analyst] = _moved(analysts.get(entry.analyst, Balance()), entry.amount, entry.delta)
+        own, of_table = entry.counted, entry.table_counted
+        own, of_table = entry.amount if own is None else own, lost if of_table is None else of_table
+        if own > max(entry.amount, Decimal(0)) or of_table > max(lost, Decimal(0)):
+            raise SettlementError(f"the journal cannot hold {entry}")
+        table = _moved(table, of_table, entry.delta)
+        analysts[entry.analyst] = _moved(analysts.get(entry.analyst, Balance()), own, entry.delta)
         for view, (learned, released) in entry.parts.items():
             views[view] = EXACT.add(views.get(view, Decimal(0)), released)
             key = entry.analyst, view
@@ -261,9 +275,16 @@ def not_active(name: str) -> NotActive:
 
 
 def _after(
-    deployment: Deployment, epsilon: Decimal, balance: Balance, asked: Loss, whose: str, spare: Decimal = Decimal(0)
+    deployment: Deployment,
+    epsilon: Decimal,
+    balance: Balance,
+    asked: Loss,
+    counted: Decimal,
+    whose: str,
+    spare: Decimal = Decimal(0),
 ) -> Balance:
-    after = _moved(balance, asked.amount, asked.delta)
+    """The balance once the loss is counted. Where a limit was lowered below it, nothing more is lost, at no point."""
+    after = _moved(balance, counted, asked.delta)
     most = worth(deployment, epsilon)
     # What is above the limit already (it was lowered) takes nothing from what others lend.
     most = EXACT.add(max(most, balance.amount), spare) if spare else most
@@ -274,7 +295,8 @@ def _after(
         raise LimitReached(
             f"the privacy limit of {whose} is reached",
             detail=f"asked epsilon {shown(epsilon_spent(deployment, asked.amount))}, left {shown(left, ROUND_DOWN)} "
-            f"of {shown(epsilon)}; asked {asked.amount.normalize():f} {asked.coin.value}.",
+            f"of {shown(epsilon)}; asked {asked.amount.normalize():f} {asked.coin.value}"
+            + (f", of which {max(counted, Decimal(0)).normalize():f} count." if counted != asked.amount else "."),
             hint="Ask with less accuracy (a larger veil.margin or veil.beta), repeat an earlier question, "
             "which is free, or have an administrator raise the limit.",
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
@@ -12,6 +12,7 @@ from psycopg.types.json import Jsonb
 
 from mechanisms.loss import Coin, Loss
 from provenance import accountant
+from provenance.bounds import Bounds, Layer, Quote, Quoted, Stand
 from provenance.errors import NotActive, StaleCatalog
 from provenance.model import (
     Allocation,
@@ -24,6 +25,7 @@ from provenance.model import (
     Lending,
     Part,
     PredicateLoss,
+    Receipt,
     Stage,
     View,
 )
@@ -37,6 +39,15 @@ class Held:
     table: Decimal
     parts: tuple[tuple[int, Decimal, Decimal], ...] = ()  # (view, amount, table) in the order of the charge's parts
     grants: Mapping[int, Decimal] = field(default_factory=dict)  # what each grant paid
+    regions: tuple[str, ...] = ()  # where all of it fell
+
+    @classmethod
+    def foreseen(cls, receipt: Receipt) -> Held:
+        """What the books will tell, if they know no more than the receipt does."""
+        charge, paid = receipt.charge, receipt.paid
+        first = cls(charge.loss, charge.table_amount)
+        grown = first.grown(replace(charge, parts=()), paid.amount)[0]
+        return cls(paid, accountant.EXACT.add(charge.table_amount, grown))
 
     def grown(self, charge: Charge, amount: Decimal) -> tuple[Decimal, dict[int, tuple[Decimal, Decimal]]]:
         """What the table and each view lose more where the analyst's amount becomes ``amount``, in proportion to the
@@ -52,7 +63,7 @@ class Held:
         own = accountant.EXACT.subtract(amount, self.loss.amount)
         table = change(charge.table_amount, self.table, own)
         parts = {}
-        for part, (view, learned, released) in zip(charge.parts, self.parts, strict=True):
+        for part, (view, learned, released) in zip(charge.parts, self.parts, strict=bool(self.parts)):
             parts[view] = change(part.amount, learned, own), change(part.table, released, table)
         return table, parts
 
@@ -61,7 +72,7 @@ def held_of(charge: Charge, row: TupleRow, parts: Iterable[TupleRow]) -> Held:
     """What was reserved, as ``ledger_sql.HELD`` and ``HELD_VIEWS`` tell it."""
     grants = {int(id_): Decimal(amount) for id_, amount in (row[4] or {}).items()}
     views = tuple((int(part[1]), part[5], part[6]) for part in parts)
-    return Held(Loss(charge.loss.coin, row[0], row[1]), row[3], views, grants)
+    return Held(Loss(charge.loss.coin, row[0], row[1]), row[3], views, grants, tuple(row[5]))
 
 
 def deployment_of(row: TupleRow) -> Deployment:
@@ -138,8 +149,60 @@ def wanted(parts: Iterable[tuple[int, Part]]) -> Jsonb:
     return Jsonb([[relation, sorted(part.dimensions), part.measure] for relation, part in parts])
 
 
+def layers_wanted(layers: Iterable[Layer], bounds: Bounds) -> Jsonb:
+    """Layers as ``ledger_sql.LAYERS`` and ``CHANGES`` take them, with the versions in memory."""
+    keys = [(each.scope, each.name, each.relation_id, each.data_version) for each in layers]
+    return Jsonb([[*key, bounds.kept(Layer(*key)).version] for key in keys])
+
+
+def stands_of(rows: Iterable[TupleRow]) -> dict[Layer, Stand]:
+    """The layers as ``ledger_sql.LAYERS`` tells them."""
+    return {Layer(row[0], row[1], int(row[2]), int(row[3])): Stand(int(row[4]), row[5]) for row in rows}
+
+
+def changes_of(rows: Iterable[TupleRow]) -> dict[Layer, tuple[int, dict[str, Decimal]]]:
+    """The layers as ``ledger_sql.CHANGES`` tells them: the version, and the regions that changed."""
+    found: dict[Layer, tuple[int, dict[str, Decimal]]] = {}
+    for scope, name, relation, data, version, _, region, amount in rows:
+        changes = found.setdefault(Layer(scope, name, int(relation), int(data)), (int(version), {}))[1]
+        if region is not None:
+            changes[region] = amount
+    return found
+
+
+class Counting:
+    """By how much rows of one transaction move the balances, one after the other."""
+
+    def __init__(self, stands: Mapping[Layer, Stand]) -> None:
+        self._stands = dict(stands)
+        self.booked: list[tuple[Quote, Stand, bool]] = []  # with whether the quote fitted
+        self.fits = True
+        """Whether every quote was about these books."""
+        self.sure = True
+        """Whether every quote was exact: no smaller number would have been right."""
+
+    def count(self, quoted: Quoted, amount: Decimal, table: Decimal) -> tuple[Decimal, Decimal]:
+        """What the next row counts for: of the analyst, and of the protected database."""
+        return self._one(quoted.own, amount), self._one(quoted.table, table)
+
+    def _one(self, quote: Quote, amount: Decimal) -> Decimal:
+        before = self._stands.get(quote.layer, Stand())
+        after = self._stands[quote.layer] = quote.booked(before, amount)
+        fits = quote.fits(before, amount)
+        self.booked.append((quote, before, fits))
+        self.fits = self.fits and fits
+        self.sure = self.sure and (quote.exact or not amount)
+        return accountant.EXACT.subtract(after.bound, before.bound)
+
+
 def row_of(
-    charge: Charge, label: str, epsilon: Decimal, views: Sequence[int], draws: Mapping[int, Decimal]
+    charge: Charge,
+    label: str,
+    epsilon: Decimal,
+    views: Sequence[int],
+    draws: Mapping[int, Decimal],
+    quoted: Quoted,
+    counted: tuple[Decimal, Decimal],
 ) -> tuple[Any, ...]:
     """The parameters of ``ledger_sql.INSERT``."""
     return (
@@ -148,8 +211,36 @@ def row_of(
         *(charge.loss.coin.value, charge.loss.amount, charge.loss.delta, epsilon, Jsonb(dict(charge.bill))),
         *((Stage.RESERVE if charge.staged else Stage.CHARGE).value, charge.table_amount, list(views)),
         *([part.amount for part in charge.parts], [part.table for part in charge.parts]),
-        *(list(draws), list(draws.values())),
+        *(list(draws), list(draws.values()), quoted.regions),
+        *([amount for _, amount, _ in quoted.felt], [table for _, _, table in quoted.felt], *counted),
     )
+
+
+def stage_of(
+    stage: Stage,
+    loss: Loss,
+    epsilon: Decimal,
+    bill: Mapping[str, Any],
+    table: Decimal,
+    parts: Mapping[int, tuple[Decimal, Decimal]],
+    grants: Mapping[int, Decimal],
+    quoted: Quoted,
+    counted: tuple[Decimal, Decimal],
+    question: int,
+) -> tuple[Any, ...]:
+    """The parameters of ``ledger_sql.FOLLOW``; a settlement's amounts are what it gives back, with a minus."""
+    sign = Decimal.copy_negate if stage is Stage.SETTLE else Decimal.copy_abs
+    return (
+        *(stage.value, sign(loss.amount), sign(loss.delta), epsilon, Jsonb(dict(bill)), table),
+        *([amount for amount, _ in parts.values()], [released for _, released in parts.values()]),
+        *(list(grants), [sign(amount) for amount in grants.values()]),
+        *([sign(loss.amount) for _ in quoted.felt], [table for _ in quoted.felt], *counted, question),
+    )
+
+
+def same_of(charge: Charge) -> tuple[Any, ...]:
+    """The parameters of ``ledger_sql.ANSWERED``."""
+    return (charge.analyst, charge.relation_id, charge.data_version, charge.fingerprint, charge.accuracy)
 
 
 def losses_of(charge: int | None, groups: PredicateLoss) -> tuple[Any, ...]:

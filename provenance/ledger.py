@@ -6,23 +6,20 @@ A question with stages reserves before each of them and settles once, at the end
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from decimal import Decimal
 from typing import Any
 
 from psycopg import AsyncConnection, OperationalError
-from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
-from psycopg.types.json import Jsonb
-from psycopg_pool import AsyncConnectionPool
 
 from mechanisms.loss import Loss
 from provenance import accountant, entries, model
 from provenance import ledger_sql as sql
+from provenance.bounds import Quoted, blind, layers_of
 from provenance.chain import Anchor, Link, Witness, gap
-from provenance.entries import Held
+from provenance.entries import Counting, Held
 from provenance.errors import (
     CommitUnknownError,
     LedgerGap,
@@ -38,45 +35,21 @@ from provenance.model import (
     Balances,
     Charge,
     Deployment,
-    Part,
     PredicateLoss,
     Receipt,
-    Remaining,
     Settled,
     Stage,
 )
+from provenance.outlook import Again, Attempt, Outlook, Pool, connected
 
-log = logging.getLogger(__name__)
-Pool = AsyncConnectionPool[AsyncConnection[TupleRow]]
 Statement = tuple[str, Sequence[Any]]
 
 
-@asynccontextmanager
-async def connected(pool: Pool, *, autocommit: bool = True) -> AsyncIterator[AsyncConnection[TupleRow]]:
-    """A connection of the pool; one that breaks, or cannot be had, is a refusal.
-
-    A single statement needs no BEGIN and no COMMIT: in autocommit mode they save two of four round trips.
-    """
-    try:
-        async with pool.connection() as conn:
-            if conn.info.transaction_status is not TransactionStatus.IDLE:
-                await conn.rollback()  # a task that was cancelled in the middle left it so
-            await conn.set_autocommit(autocommit)
-            yield conn
-    except OperationalError as failure:
-        log.error("a database of pgveil's does not answer: %s [%s]", type(failure).__name__, failure.sqlstate)
-        raise LedgerUnreachable(
-            "pgveil cannot reach one of its databases",
-            detail="What was charged for the question stays charged.",
-            hint="Ask again later; if it lasts, tell the administrator.",
-        ) from failure
-
-
-class Ledger:
+class Ledger(Outlook):
     """Charges against the limits, from any number of processes at once."""
 
     def __init__(self, pool: Pool) -> None:
-        self._pool = pool
+        super().__init__(pool)
         self._witness = Witness()
 
     def remember(self, witness: Witness) -> None:
@@ -85,7 +58,7 @@ class Ledger:
 
     async def vouch(self) -> None:
         """Look whether the ledger is the one that this process has seen, and move the anchor to its present end."""
-        async with connected(self._pool) as conn:
+        async with connected(self.pool) as conn:
             await self._witness.vouch(conn)
 
     async def charge(self, charge: Charge) -> Receipt:
@@ -103,12 +76,11 @@ class Ledger:
         connection lost at COMMIT gives no receipt, and what it may have committed stays spent.
         """
         try:
-            async with self._transaction() as conn:
-                return await self._charge(conn, charges, also)
+            return await self._charged(charges, also)
         except LedgerGap:
+            self.bounds.forget()
             await self.vouch()  # an administrator may have accepted it: once more, if so
-        async with self._transaction() as conn:
-            return await self._charge(conn, charges, also)
+        return await self._charged(charges, also)
 
     async def reserve_more(self, receipt: Receipt, loss: Loss, epsilon: Decimal | None = None) -> Receipt:
         """Pay for the next stage of a staged question; ``epsilon`` is the whole question's own loss, if known better.
@@ -116,25 +88,37 @@ class Ledger:
         *Guarantee*: as for ``charge_all``; the new receipt proves the sum. The versions are those of the first
         reservation, whatever has changed since: a question goes on with the numbers that it read.
         """
-        async with self._transaction() as conn:
-            deployment, analyst, before, held = await self._held(conn, receipt)
-            table, parts = held.grown(receipt.charge, (held.loss + loss).amount)
-            views = {view: released for view, (_, released) in parts.items()}
-            try:
-                balances = accountant.admit(deployment, analyst, before, loss, table, views)
-            except (LimitReached, NotActive) as refusal:
-                raise type(refusal)(
-                    refusal.message, detail=_told(refusal.detail, receipt, deployment), hint=refusal.hint
-                ) from None
-            paid = receipt.paid + loss
-            own = accountant.epsilon_spent(deployment, paid.amount) if epsilon is None else epsilon
-            draws = accountant.draws(before.lending, balances.lending)
-            amounts = (loss.amount, loss.delta, own, Jsonb({}), table, *_columns(parts), *_paid(draws))
-            row = (sql.FOLLOW, (Stage.RESERVE.value, *amounts, receipt.id))
-            await self._committed(conn, [row], (deployment, analyst), balances)
-            remaining = accountant.remaining(deployment, analyst, balances)
-            added = loss if receipt.added is None else receipt.added + loss
-            return Receipt(receipt.id, receipt.charge, own, remaining, model._TILL, added)
+        charge, paid = receipt.charge, receipt.paid + loss
+        foreseen = Held.foreseen(receipt).grown(charge, paid.amount)[0]
+
+        async def turn(attempt: Attempt) -> Receipt:
+            quoted = self.bounds.more(charge, loss.amount, foreseen, attempt.tight)
+            async with self._transaction() as conn:
+                deployment, analyst, before, held, counting = await self._held(conn, receipt)
+                table, parts = held.grown(charge, (held.loss + loss).amount)
+                quoted = _about(quoted, held, charge, loss.amount, table)
+                views = {view: released for view, (_, released) in parts.items()}
+                counted = counting.count(quoted, loss.amount, table)
+                try:
+                    balances = accountant.admit(deployment, analyst, before, loss, table, views, counted)
+                except (LimitReached, NotActive) as refusal:
+                    if isinstance(refusal, LimitReached) and not attempt.decides(counting):
+                        raise Again from None
+                    told = _told(refusal.detail, receipt, deployment)
+                    raise type(refusal)(refusal.message, detail=told, hint=refusal.hint) from None
+                if not attempt.counts(counting):
+                    raise Again
+                own = accountant.epsilon_spent(deployment, paid.amount) if epsilon is None else epsilon
+                draws = accountant.draws(before.lending, balances.lending)
+                row = entries.stage_of(
+                    *(Stage.RESERVE, loss, own, {}, table, parts, draws, quoted, counted, receipt.id)
+                )
+                await self._committed(conn, [(sql.FOLLOW, row)], (deployment, analyst), balances, counting)
+                remaining = accountant.remaining(deployment, analyst, balances)
+                added = loss if receipt.added is None else receipt.added + loss
+                return Receipt(receipt.id, charge, own, remaining, model._TILL, added)
+
+        return await self.in_turns(layers_of(charge), turn)
 
     async def settle(
         self,
@@ -152,22 +136,33 @@ class Ledger:
         back = accountant.less(receipt.paid, reached)
         if groups is not None and groups.most > reached.amount:
             raise SettlementError(f"a group lost {groups.most} in a question that reached {reached.amount}")
-        try:
+        foreseen = Held.foreseen(receipt).grown(receipt.charge, reached.amount)[0]
+
+        async def turn(attempt: Attempt) -> Settled:
+            amount = back.amount.copy_negate()
+            quoted = self.bounds.more(receipt.charge, amount, foreseen)
             async with self._transaction() as conn:
-                deployment, analyst, balances, held = await self._held(conn, receipt)
+                deployment, analyst, balances, held, counting = await self._held(conn, receipt)
                 net = accountant.less(held.loss, back)
                 table, parts = held.grown(receipt.charge, net.amount)
+                quoted = _about(quoted, held, receipt.charge, amount, table)
+                counted = counting.count(quoted, amount, table)
+                if not (attempt.last or counting.fits or quoted.own.everywhere):
+                    raise Again
                 own = accountant.epsilon_spent(deployment, net.amount) if epsilon is None or net != reached else epsilon
-                given = accountant.returned(held.grants, back.amount)
-                balances = accountant.settle(balances, back, table.copy_negate(), given)
-                amounts = (back.amount.copy_negate(), back.delta.copy_negate(), own, Jsonb(dict(bill or {})), table)
-                grants = _paid({id_: amount.copy_negate() for id_, amount in given.items()})
-                row = (Stage.SETTLE.value, *amounts, *_columns(parts), *grants, receipt.id)
+                given = accountant.returned(held.grants, min(back.amount, counted[0].copy_negate()))
+                balances = accountant.settle(balances, back, table.copy_negate(), given, counted)
+                row = entries.stage_of(
+                    *(Stage.SETTLE, back, own, bill or {}, table, parts, given, quoted, counted, receipt.id)
+                )
                 rows: list[Statement] = [(sql.FOLLOW, row)]
                 if groups is not None:
                     rows.append((sql.LOSSES, entries.losses_of(receipt.id, groups)))
-                await self._committed(conn, rows, (deployment, analyst), balances)
+                await self._committed(conn, rows, (deployment, analyst), balances, counting)
                 return Settled(receipt.id, net, own, accountant.remaining(deployment, analyst, balances))
+
+        try:
+            return await self.in_turns(layers_of(receipt.charge), turn)
         except (CommitUnknownError, LedgerUnreachable, LedgerGap) as lost:
             raise NotSettledError(
                 "the ledger could not be told what the question reached: what was reserved stays spent",
@@ -176,7 +171,7 @@ class Ledger:
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[AsyncConnection[TupleRow]]:
-        async with connected(self._pool, autocommit=False) as conn:
+        async with connected(self.pool, autocommit=False) as conn:
             try:
                 yield conn
             except BaseException:
@@ -184,62 +179,38 @@ class Ledger:
                     await conn.rollback()
                 raise
 
-    async def verdict(
-        self,
-        analyst: str,
-        asked: Loss,
-        table: Decimal | None = None,
-        parts: Sequence[tuple[int, Part]] = (),
-    ) -> LimitReached | None:
-        """What the till would say to such a charge now; nothing is spent and nothing is locked.
+    async def _charged(self, charges: Sequence[Charge], also: Sequence[Statement]) -> list[Receipt]:
+        if any(charge.analyst != charges[0].analyst for charge in charges):
+            raise ValueError("a statement has one analyst")
 
-        ``parts`` are those of the charges, each with its relation's id.
-        """
-        async with connected(self._pool) as conn, conn.pipeline():
-            state = await conn.execute(sql.STATE, (analyst,))
-            totals = await conn.execute(sql.BALANCES, (analyst,))
-            more = await conn.execute(sql.CIRCUMSTANCES, {"analyst": analyst, "charge": None})
-            views = await conn.execute(sql.LOOK_AT_VIEWS, (entries.wanted(parts),)) if parts else None
-            deployment, who = entries.state_of(await state.fetchone(), analyst)
-            found = await views.fetchall() if views is not None else []
-            balances = entries.balances_of(await totals.fetchall(), await more.fetchone(), deployment, who, found)
-        try:
-            accountant.admit(deployment, who, balances, asked, table)
-            for place, view, *_ in found:
-                balances = accountant.admit(
-                    *(deployment, who, balances, Loss.nothing(asked.coin), Decimal(0)),
-                    {int(view): parts[int(place) - 1][1].table},
-                )
-        except LimitReached as refusal:
-            return refusal
-        return None
+        async def turn(attempt: Attempt) -> list[Receipt]:
+            quotes = self.bounds.quotes(charges, attempt.tight)
+            async with self._transaction() as conn:
+                return await self._charge(conn, charges, also, quotes, attempt)
 
-    async def remaining(self, analyst: str) -> Remaining:
-        """What an active analyst has left: for the bill of an answer that was free."""
-        async with connected(self._pool) as conn, conn.pipeline():
-            state = await conn.execute(sql.STATE, (analyst,))
-            totals = await conn.execute(sql.BALANCES, (analyst,))
-            more = await conn.execute(sql.CIRCUMSTANCES, {"analyst": analyst, "charge": None})
-            deployment, who = entries.state_of(await state.fetchone(), analyst)
-            if not who.active:
-                raise accountant.not_active(analyst)
-            balances = entries.balances_of(await totals.fetchall(), await more.fetchone(), deployment, who)
-            return accountant.remaining(deployment, who, balances)
+        return await self.in_turns((layer for charge in charges for layer in layers_of(charge)), turn)
 
     async def _charge(
-        self, conn: AsyncConnection[TupleRow], charges: Sequence[Charge], also: Sequence[Statement]
+        self,
+        conn: AsyncConnection[TupleRow],
+        charges: Sequence[Charge],
+        also: Sequence[Statement],
+        quotes: Sequence[Quoted],
+        attempt: Attempt,
     ) -> list[Receipt]:
         name = charges[0].analyst
-        if any(charge.analyst != name for charge in charges):
-            raise ValueError("a statement has one analyst")
+        wanted = entries.layers_wanted((layer for charge in charges for layer in layers_of(charge)), self.bounds)
         parts = [(charge.relation_id, part) for charge in charges for part in charge.parts]
         seen = self._witness.seen
         async with conn.pipeline():  # first round trip: BEGIN, lock, read
             locked = await conn.execute(sql.LOCK, (name,))
             state = await conn.execute(sql.STATE, (name,))
             more = await conn.execute(sql.CIRCUMSTANCES, {"analyst": name, "charge": seen and seen.charge})
+            layers = await conn.execute(sql.LAYERS, (wanted,))
             relations = [await conn.execute(sql.RELATION, (charge.relation_id,)) for charge in charges]
-            answered = [await conn.execute(sql.ANSWERED, _same(each)) for each in charges if each.accuracy is not None]
+            answered = [
+                await conn.execute(sql.ANSWERED, entries.same_of(each)) for each in charges if each.accuracy is not None
+            ]
             views = await conn.execute(sql.OPEN_VIEWS, (entries.wanted(parts),)) if parts else None
             circumstances = _vouched(seen, await more.fetchone())
             deployment, analyst = entries.state_of(await state.fetchone(), name)
@@ -251,21 +222,32 @@ class Ledger:
                 raise StaleSynopsis("the question was answered meanwhile", hint="Ask again: it is free.")
             opened = await views.fetchall() if views is not None else []
             balances = entries.balances_of(await locked.fetchall(), circumstances, deployment, analyst, opened)
+            counting = Counting(entries.stands_of(await layers.fetchall()))
         ids = iter([int(row[1]) for row in opened])
         rows: list[Statement] = []
         epsilons: list[Decimal] = []
-        for charge, label in zip(charges, labels, strict=True):
+        for charge, label, quoted in zip(charges, labels, quotes, strict=True):
             own = {next(ids): part.table for part in charge.parts}
             before = balances.lending
-            balances = accountant.admit(deployment, analyst, balances, charge.loss, charge.table_amount, own)
+            counted = counting.count(quoted, charge.loss.amount, charge.table_amount)
+            try:
+                balances = accountant.admit(
+                    *(deployment, analyst, balances, charge.loss, charge.table_amount, own, counted)
+                )
+            except LimitReached:
+                if attempt.decides(counting):
+                    raise
+                raise Again from None
             draws = accountant.draws(before, balances.lending)
             converted = accountant.epsilon_spent(deployment, charge.loss.amount)
             epsilons.append(converted if charge.epsilon is None else charge.epsilon)
-            rows.append((sql.INSERT, entries.row_of(charge, label, epsilons[-1], list(own), draws)))
+            rows.append((sql.INSERT, entries.row_of(charge, label, epsilons[-1], list(own), draws, quoted, counted)))
             if charge.groups is not None:
                 rows.append((sql.LOSSES, entries.losses_of(None, charge.groups)))
+        if not attempt.counts(counting):
+            raise Again
         remaining = accountant.remaining(deployment, analyst, balances)
-        made = await self._committed(conn, rows, (deployment, analyst), balances, also)
+        made = await self._committed(conn, rows, (deployment, analyst), balances, counting, also)
         return [
             Receipt(id_, charge, epsilon, remaining, model._TILL)
             for id_, charge, epsilon in zip(made, charges, epsilons, strict=True)
@@ -273,7 +255,7 @@ class Ledger:
 
     async def _held(
         self, conn: AsyncConnection[TupleRow], receipt: Receipt
-    ) -> tuple[Deployment, Analyst, Balances, Held]:
+    ) -> tuple[Deployment, Analyst, Balances, Held, Counting]:
         """Lock the till, and read it with what was reserved for a question that is staged and not settled."""
         charge = receipt.charge
         if not charge.staged:
@@ -284,6 +266,7 @@ class Ledger:
             locked = await conn.execute(sql.LOCK, (charge.analyst,))
             state = await conn.execute(sql.STATE, (charge.analyst,))
             more = await conn.execute(sql.CIRCUMSTANCES, {"analyst": charge.analyst, "charge": seen and seen.charge})
+            layers = await conn.execute(sql.LAYERS, (entries.layers_wanted(layers_of(charge), self.bounds),))
             question = await conn.execute(sql.HELD, (receipt.id, charge.analyst, *versions, charge.fingerprint))
             views = await conn.execute(sql.HELD_VIEWS, (receipt.id,)) if charge.parts else None
             circumstances = _vouched(seen, await more.fetchone())
@@ -291,11 +274,12 @@ class Ledger:
             row = await question.fetchone()
             parts = await views.fetchall() if views is not None else []
             balances = entries.balances_of(await locked.fetchall(), circumstances, deployment, analyst, parts)
+            counting = Counting(entries.stands_of(await layers.fetchall()))
         if row is None:
             raise SettlementError(f"charge {receipt.id} is no reservation of this question")
         if row[2]:
             raise SettlementError(f"the question of charge {receipt.id} is settled")
-        return deployment, analyst, balances, entries.held_of(charge, row, parts)
+        return deployment, analyst, balances, entries.held_of(charge, row, parts), counting
 
     async def _committed(
         self,
@@ -303,6 +287,7 @@ class Ledger:
         rows: Sequence[Statement],
         state: tuple[Deployment, Analyst],
         balances: Balances,
+        counting: Counting,
         also: Sequence[Statement] = (),
     ) -> list[int]:
         """Append rows and commit; triggers move the balances to those given. Returns the ids of the journal.
@@ -328,6 +313,7 @@ class Ledger:
         links = [Link(int(row[0]), row[1], row[2]) for row in told if row is not None and row[1] is not None]
         if None in told or not links:
             raise CommitUnknownError("the ledger did not confirm the charge")
+        self.bounds.committed(counting.booked)
         deployment, analyst = state
         self._witness.saw(links[-1], deployment.coin.value, balances.table, analyst.name, balances.analyst)
         return [link.charge for link in links]
@@ -347,16 +333,9 @@ def _expect_one(rows: Sequence[TupleRow]) -> None:
         raise ValueError("a statement beside a charge returns one row")
 
 
-def _same(charge: Charge) -> tuple[Any, ...]:
-    return (charge.analyst, charge.relation_id, charge.data_version, charge.fingerprint, charge.accuracy)
-
-
-def _columns(parts: Mapping[int, tuple[Decimal, Decimal]]) -> tuple[list[Decimal], list[Decimal]]:
-    return [amount for amount, _ in parts.values()], [table for _, table in parts.values()]
-
-
-def _paid(grants: Mapping[int, Decimal]) -> tuple[list[int], list[Decimal]]:
-    return list(grants), list(grants.values())
+def _about(quoted: Quoted, held: Held, charge: Charge, amount: Decimal, table: Decimal) -> Quoted:
+    """The quote, if it is about the regions that the question was booked on."""
+    return quoted if quoted.regions == list(held.regions) else blind(charge, held.regions, amount, table)
 
 
 def _told(detail: str | None, receipt: Receipt, deployment: Deployment) -> str:

@@ -64,9 +64,30 @@ WHERE analyst = %s AND relation_id = %s AND data_version = %s AND fingerprint = 
 INSERT = """
 INSERT INTO provenance.charge (analyst, relation, relation_id, data_version, registry_version, fingerprint, question,
                                mechanism, coin, amount, delta, epsilon, bill, stage, table_amount,
-                               views, view_amounts, view_tables, grants, grant_amounts)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+                               views, view_amounts, view_tables, grants, grant_amounts,
+                               regions, region_amounts, region_tables, counted, table_counted)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 RETURNING id, encode(hash, 'hex'), at::text"""
+
+# [[scope, name, relation id, data version, version], ...]: the layers as they stand. OFFSET: one by one, by the index.
+LAYERS = """
+SELECT l.scope, l.name, l.relation_id, l.data_version, l.version, l.bound
+FROM jsonb_array_elements(%s) w (layer)
+CROSS JOIN LATERAL (
+    SELECT * FROM provenance.layer l WHERE l.scope = w.layer ->> 0 AND l.name = w.layer ->> 1
+        AND l.relation_id = (w.layer ->> 2)::bigint AND l.data_version = (w.layer ->> 3)::bigint OFFSET 0) l"""
+
+# The same, with the regions that changed after those versions; those of a layer that did not are not looked at.
+CHANGES = """
+SELECT l.scope, l.name, l.relation_id, l.data_version, l.version, l.bound, f.region, f.amount
+FROM jsonb_array_elements(%s) w (layer)
+CROSS JOIN LATERAL (
+    SELECT * FROM provenance.layer l WHERE l.scope = w.layer ->> 0 AND l.name = w.layer ->> 1
+        AND l.relation_id = (w.layer ->> 2)::bigint AND l.data_version = (w.layer ->> 3)::bigint OFFSET 0) l
+LEFT JOIN LATERAL (
+    SELECT f.region, f.amount FROM provenance.felt f
+    WHERE f.layer = l.id AND f.version > (w.layer ->> 4)::bigint AND l.version > (w.layer ->> 4)::bigint OFFSET 0) f
+    ON true"""
 
 # What was ever reserved for the question that a receipt is for, and whether it is settled.
 HELD = """
@@ -74,7 +95,7 @@ SELECT h.amount, h.delta, h.settled, h.table_amount, (
     SELECT jsonb_object_agg(d.id, d.amount) FROM (
         SELECT x.id, sum(x.amount)::text AS amount
         FROM provenance.charge m, unnest(m.grants, m.grant_amounts) x (id, amount)
-        WHERE m.id = c.id OR m.question_of = c.id GROUP BY x.id) d)
+        WHERE m.id = c.id OR m.question_of = c.id GROUP BY x.id) d), c.regions
 FROM provenance.charge c CROSS JOIN LATERAL (
     SELECT sum(m.amount) AS amount, sum(m.delta) AS delta, bool_or(m.stage = 'settle') AS settled,
            sum(m.table_amount) AS table_amount
@@ -97,9 +118,10 @@ WHERE c.id = %s ORDER BY p.place"""
 FOLLOW = """
 INSERT INTO provenance.charge (analyst, relation, relation_id, data_version, registry_version, fingerprint, question,
                                mechanism, coin, question_of, views, stage, amount, delta, epsilon, bill, table_amount,
-                               view_amounts, view_tables, grants, grant_amounts)
+                               view_amounts, view_tables, grants, grant_amounts,
+                               regions, region_amounts, region_tables, counted, table_counted)
 SELECT c.analyst, c.relation, c.relation_id, c.data_version, c.registry_version, c.fingerprint, c.question,
-       c.mechanism, c.coin, c.id, c.views, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s
+       c.mechanism, c.coin, c.id, c.views, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, c.regions, %s, %s, %s, %s
 FROM provenance.charge c WHERE c.id = %s RETURNING id, encode(hash, 'hex'), at::text"""
 
 LOSSES = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from enum import Enum
 from typing import Any
 
@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.loss import Coin, Loss
+from provenance.errors import LimitReached
+from provenance.region import Region
 
 
 class Allocation(Enum):
@@ -171,6 +173,8 @@ class Entry:
     delta: Decimal = Decimal(0)
     table: Decimal | None = None  # what the protected database lost; None: the amount
     parts: Mapping[int, tuple[Decimal, Decimal]] = field(default_factory=dict)  # view -> (amount, table)
+    counted: Decimal | None = None  # by how much it moves the analyst's balance; None: the amount
+    table_counted: Decimal | None = None  # and that of the protected database
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,11 +209,21 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
+class Felt:
+    """What a unit in a region loses by a charge, in coin: to the analyst, and of the protected database."""
+
+    region: Region
+    amount: Decimal
+    table: Decimal
+
+
+@dataclass(frozen=True, slots=True)
 class Charge:
     """A request to pay for one question, under the versions that its price was computed with.
 
     *Guarantee*: the protected database loses at most what the analyst learns, and no view more than either; a staged
-    question keeps the proportions of its first reservation.
+    question keeps the proportions of its first reservation. No unit loses more than the sum of the ``felt`` parts that
+    it lies in, and that sum is at most the loss.
     """
 
     analyst: str
@@ -227,6 +241,7 @@ class Charge:
     table: Decimal | None = None  # what the protected database itself loses, in coin; None: as much as the analyst
     parts: tuple[Part, ...] = ()
     accuracy: str | None = None  # with it, an answer that was stored meanwhile is not paid for again
+    felt: tuple[Felt, ...] = ()  # where it falls; nothing: everywhere, in full
 
     def __post_init__(self) -> None:
         if self.groups is not None and (self.staged or self.groups.most > self.loss.amount):
@@ -239,11 +254,27 @@ class Charge:
             raise ValueError("a view loses at most what the question costs")
         if len({(*sorted(set(part.dimensions)), part.measure) for part in self.parts}) != len(self.parts):
             raise ValueError("a view stands once in a charge")
+        if any(not 0 <= one.amount <= self.loss.amount or not 0 <= one.table <= self.table_amount for one in self.felt):
+            raise ValueError("a region loses at most what the question costs")
+        if self.staged and self.felt and (len(self.felt) > 1 or self._summed != (self.loss.amount, self.table_amount)):
+            raise ValueError("a question with stages falls on one region, in full")
+        amount, table = self._summed
+        if (amount > self.loss.amount or table > self.table_amount) and any(
+            not one.region.disjoint(other.region)
+            for place, one in enumerate(self.felt)
+            for other in self.felt[place + 1 :]
+        ):
+            raise ValueError("parts that overlap lose at most what the question costs, together")
 
     @property
     def table_amount(self) -> Decimal:
         """What the protected database itself loses, in coin."""
         return self.loss.amount if self.table is None else self.table
+
+    @property
+    def _summed(self) -> tuple[Decimal, Decimal]:
+        with localcontext(prec=200):
+            return sum((one.amount for one in self.felt), Decimal(0)), sum((one.table for one in self.felt), Decimal(0))
 
 
 _TILL = object()
@@ -274,6 +305,15 @@ class Receipt:
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("a receipt is not copied")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the till would say to some charges: why not, or how far they would move the balances, in coin."""
+
+    refusal: LimitReached | None
+    analyst: Decimal
+    table: Decimal
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,12 @@ class Overlap:
 
     def after(self, parts: Sequence[Part], work: int = WORK_OF_A_CHARGE) -> Decimal:
         """What the bound will be once these parts are added; nothing changes."""
-        return coin(self._after(parts, work)[0])
+        return self.foreseen(parts, work)[0]
+
+    def foreseen(self, parts: Sequence[Part], work: int = WORK_OF_A_CHARGE) -> tuple[Decimal, bool]:
+        """The same, and whether some point is known to bear as much."""
+        bound, heavy = self._after(parts, work)
+        return coin(bound), heavy is not None
 
     def add(self, parts: Sequence[Part], work: int = WORK_OF_A_CHARGE) -> Decimal:
         """Charge each part its weight: parts of one charge are best disjoint; where they overlap they add up."""
@@ -101,9 +106,21 @@ class Overlap:
         self.version += 1
         return coin(self._bound)
 
-    def give_back(self, parts: Sequence[Part]) -> Decimal:
+    def without(self, parts: Sequence[Part], work: int = WORK_OF_A_CHARGE) -> Decimal:
+        """What the bound will be once these parts are given back; nothing changes."""
+        before, kept = self._weights.each.copy(), (self._bound, self._heavy, self.version)
+        try:
+            return self.give_back(parts, work)
+        finally:
+            for number, weight in enumerate(before):
+                if self._weights.each[number] != weight:
+                    self._weights.change(number, weight)
+            self._bound, self._heavy, self.version = kept
+
+    def give_back(self, parts: Sequence[Part], work: int = WORK_FROM_SCRATCH) -> Decimal:
         """Take weight off regions that bear it, as a settlement does; the old bound stays safe, and is made smaller."""
         left: dict[int, int] = {}
+        heaviest = self._heavy
         for region, weight in parts:
             number = self._numbers.get(region)
             if number is not None:
@@ -114,9 +131,10 @@ class Overlap:
             raise ValueError("more is given back than was charged")
         for number, rest in left.items():
             self._weights.change(number, rest)
-        self._heavy = None
+        if heaviest is None or any(not heaviest.disjoint(region) for region, weight in parts if weight):
+            self._heavy = None  # else the heaviest point bears what it bore
         self.version += 1
-        return self.tighten()
+        return self.tighten(work)
 
     def tighten(self, work: int = WORK_FROM_SCRATCH) -> Decimal:
         """Look for a smaller bound over all that is charged."""

@@ -30,6 +30,7 @@ class Region:
     """Whether no unit can lie in it."""
     _by_name: Mapping[str, Extent] = field(init=False, repr=False, compare=False)
     _hash: int = field(init=False, repr=False, compare=False)
+    _text: str | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         keep = object.__setattr__
@@ -88,8 +89,12 @@ class Region:
     @property
     def text(self) -> str:
         """The canonical JSON."""
-        written = {name: _extent_json(extent) for name, extent in self.sides}
-        return json.dumps(written, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        if self._text is None:
+            written = {name: _extent_json(extent) for name, extent in self.sides}
+            text = json.dumps(written, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+            object.__setattr__(self, "_text", text)
+            return text
+        return self._text
 
     @classmethod
     def parse(cls, text: str) -> Region:

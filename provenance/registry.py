@@ -13,7 +13,7 @@ from psycopg.rows import TupleRow
 from psycopg_pool import AsyncConnectionPool
 
 from mechanisms.loss import Coin
-from provenance import entries, ledger, ledger_sql
+from provenance import entries, ledger_sql, outlook
 from provenance.accountant import not_active
 from provenance.constraints import Constraints
 from provenance.domain import MOST_GROUPS, Column, Listing, listing, with_domain
@@ -139,12 +139,12 @@ class Registry:
 
         *Guarantee*: of the protected database only catalogs and published tables are read, never a private row.
         """
-        async with ledger.connected(self._pool) as conn:
+        async with outlook.connected(self._pool) as conn:
             rows = await (await conn.execute(_DECLARED)).fetchall()
         version = int(rows[0][0])
         declared = [row[1:] for row in rows if row[1] is not None]
         public = frozenset((row[1], row[2]) for row in declared if row[3] == Kind.PUBLIC.value)
-        async with ledger.connected(self._upstream, autocommit=False) as conn:
+        async with outlook.connected(self._upstream, autocommit=False) as conn:
             names = ([row[1] for row in declared], [row[2] for row in declared])
             columns: dict[tuple[str, str], dict[str, Attribute]] = {}
             # Type names come qualified, so that they mean the same in the measuring session, which has no path.
@@ -201,7 +201,7 @@ class Registry:
 
     async def set_password(self, name: str, password: str) -> None:
         """Give somebody active another password; a plain one is hashed here, so that no server ever logs it."""
-        async with ledger.connected(self._pool) as conn:
+        async with outlook.connected(self._pool) as conn:
             if not password.startswith(_VERIFIER):
                 made = conn.pgconn.encrypt_password(password.encode(), name.encode(), b"scram-sha-256")
                 password = made.decode()
@@ -221,7 +221,7 @@ class Registry:
         return bytes((await self._one("SELECT value FROM provenance.secret"))[0])
 
     async def _one(self, query: str, parameters: Any = None) -> TupleRow:
-        async with ledger.connected(self._pool) as conn:
+        async with outlook.connected(self._pool) as conn:
             row = await (await conn.execute(query, parameters)).fetchone()
         if row is None:
             raise RuntimeError("the provenance schema is not initialised: run pgveil init")

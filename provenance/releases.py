@@ -22,8 +22,8 @@ from mechanisms.grid import Grid
 from mechanisms.synopsis import Known, Partial, Release
 from mechanisms.values import Lattice
 from provenance.errors import StaleSynopsis
-from provenance.ledger import connected
 from provenance.model import Receipt
+from provenance.outlook import connected
 from provenance.shape import Shape
 
 _FIND = """

@@ -15,8 +15,8 @@ from psycopg.rows import TupleRow
 from psycopg_pool import AsyncConnectionPool
 
 from mechanisms.values import Noisy
-from provenance.ledger import connected
 from provenance.model import Receipt
+from provenance.outlook import connected
 
 _HEADER = struct.Struct("<3sBII")  # magic, version, aggregates, cells
 _MAGIC = b"PVS"

@@ -16,7 +16,8 @@ from psycopg import Error
 
 from mechanisms.errors import Refusal
 from provenance.errors import LedgerGap
-from provenance.ledger import Ledger, Pool, connected
+from provenance.ledger import Ledger
+from provenance.outlook import Pool, connected
 
 log = logging.getLogger(__name__)
 

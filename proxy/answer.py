@@ -21,7 +21,8 @@ from mechanisms.errors import Refusal
 from mechanisms.release import Staged, release, release_found
 from mechanisms.values import Exact, Noisy
 from provenance.errors import LimitReached, StaleCatalog
-from provenance.model import Charge, Part, PredicateLoss, Receipt, Remaining
+from provenance.model import Charge, Felt, Part, PredicateLoss, Receipt, Remaining
+from provenance.reach import reach
 from provenance.releases import Place
 from provenance.synopses import Sameness, Stored
 from proxy.asker import Answered, Asker, sameness
@@ -272,6 +273,7 @@ def _charge(asker: Asker, house: House, each: Plan, course: Course | None, found
     elif course is not None and each.staged is not None:
         loss = reserved(course, each.loss, each.staged.most)
         parts = _parts(each, loss.amount)
+    felt = (Felt(reach(each.question), loss.amount, loss.amount),) if found is None else found.felt
     groups = None
     if fixed and each.cells is not None:
         groups = PredicateLoss.uniform(loss.amount / each.contribution.cells, each.cells.size)
@@ -290,6 +292,7 @@ def _charge(asker: Asker, house: House, each: Plan, course: Course | None, found
         table=table,
         parts=parts,
         accuracy=same.accuracy,
+        felt=felt,
     )
 
 

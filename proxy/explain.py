@@ -17,8 +17,10 @@ from mechanisms.loss import Loss, epsilon_of
 from mechanisms.noise import DiscreteGaussian, DiscreteLaplace
 from mechanisms.threshold import Share
 from provenance.accountant import shown
-from provenance.errors import LimitReached
+from provenance.model import Charge, Felt, Verdict
+from provenance.reach import reach
 from provenance.synopses import Sameness
+from provenance.told import told
 from proxy.answer import known_to
 from proxy.asker import Answered, Asker, sameness
 from proxy.bill import nearness, shown_threshold
@@ -28,7 +30,7 @@ from proxy.plan import Plan, StatementPlan, lattice_unit, shares_views
 from proxy.reading import Reading
 from proxy.relaxed import Relaxed, nearby
 from proxy.remembered import remembered
-from proxy.runtime import Runtime
+from proxy.runtime import House, Runtime
 from proxy.wishes import Wishes
 from sqlrewrite.errors import NotAnswered
 from sqlrewrite.finish import array_text
@@ -91,27 +93,22 @@ async def explain(
     wishes = Wishes.read(reading.settings)
     house = await runtime.current()
     planned = await remembered(explained.question, reading, house, wishes, shadow.enumerate)
-    told: dict[Sameness, Priced] = {}
+    seen: set[Sameness] = set()
     priced: list[Priced] = []
     total = Loss.nothing(house.coin)
     for each in planned.plans:
         same = sameness(asker, each)
-        known = each.free or same in told or await known_to(runtime, asker, house, each, wishes.reuse) is not None
+        known = each.free or same in seen or await known_to(runtime, asker, house, each, wishes.reuse) is not None
         found = await ways(runtime.releases, asker.name, each) if not known and shares_views(each) else None
         if not known and (found is None or found.dearer_than(each.most)):
             each.refuse_if_dear()
         known = known or (found is not None and found.free)
         priced.append(Priced(each, known, found))
-        told.setdefault(same, priced[-1])
+        seen.add(same)
         total = total + priced[-1].expected
-    verdict = None
-    if total.amount or total.delta:
-        table = sum((one.table for one in priced), Decimal(0))
-        parts = [
-            (one.plan.question.relation.id, part) for one in priced if one.ways is not None for part in one.ways.parts
-        ]
-        verdict = await runtime.ledger.verdict(asker.name, total, table, parts)
-    if verdict is not None:
+    asked = [one.charge(asker, house) for one in priced if one.expected.amount or one.expected.delta]
+    verdict = await runtime.ledger.verdict(asked) if asked else Verdict(None, Decimal(0), Decimal(0))
+    if verdict.refusal is not None:
         priced = [await _with_nearby(runtime, asker, one) for one in priced]
     left = (await runtime.ledger.remaining(asker.name)).epsilon
     document = _document(planned, priced, house.seed, verdict, left, total)
@@ -151,6 +148,24 @@ class Priced:
         return self.expected.amount if self.known or self.ways is None else self.ways.table
 
     @property
+    def felt(self) -> tuple[Felt, ...]:
+        """Where that would fall."""
+        if self.known or self.ways is None:
+            return (Felt(reach(self.plan.question), self.expected.amount, self.table),)
+        return self.ways.felt
+
+    def charge(self, asker: Asker, house: House) -> Charge:
+        """As much of it as the limits are about."""
+        relation, parts = self.plan.question.relation, () if self.ways is None else self.ways.parts
+        return Charge(
+            *(asker.name, relation.id, relation.data_version, house.catalog.version, self.plan.digest, ""),
+            *(self.plan.mechanism, self.expected),
+            table=self.table,
+            parts=parts,
+            felt=self.felt,
+        )
+
+    @property
     def epsilon(self) -> float:
         """Its own, if it costs that."""
         return self.at(self.expected)
@@ -165,10 +180,10 @@ class Priced:
 
 
 def _document(
-    planned: StatementPlan, priced: list[Priced], seed: int, verdict: LimitReached | None, left: Decimal, total: Loss
+    planned: StatementPlan, priced: list[Priced], seed: int, verdict: Verdict, left: Decimal, total: Loss
 ) -> dict[str, Any]:
     questions = [_question(one, seed, left) for one in priced]
-    paid = [one.epsilon for one in priced]
+    paid, refusal = [one.epsilon for one in priced], verdict.refusal
     return {
         "Questions": questions,
         "Finishing": planned.sql,
@@ -178,8 +193,9 @@ def _document(
         "Worst Epsilon": sum(question["Cost"]["worst"] for question in questions),
         "Delta": float(total.delta),
         "Remaining Epsilon": float(shown(left, ROUND_DOWN)),
-        "Allowed": verdict is None,
-        "Verdict": "the limits allow it" if verdict is None else f"{verdict.message}: {verdict.detail}",
+        "Counted": f"{max(verdict.analyst, Decimal(0)).normalize():f}",
+        "Allowed": refusal is None,
+        "Verdict": "the limits allow it" if refusal is None else f"{refusal.message}: {refusal.detail}",
     }
 
 
@@ -200,12 +216,18 @@ def _question(one: Priced, seed: int, left: Decimal) -> dict[str, Any]:
         "Atoms": [_atom(each, atom) for atom in dict.fromkeys(atoms(question.having))] if question.having else [],
         "Statistics": [_statistic(each, at, share) for at, share in enumerate(each.shares) if share is not None],
         "SQL": sql,
+        "Region": _region(one),
         "Reused": one.known,
         "Ways": [] if one.ways is None else _ways(one, one.ways),
         "Cost": {"worst": 0.0, "expected": 0.0, "delta": 0.0} if one.known else _cost(one, left),
         "Prices": _prices(one),
         "Relaxed": [] if one.nearby is None else one.nearby.told(each),
     }
+
+
+def _region(one: Priced) -> str:
+    """Whom it would cost anything, as a condition."""
+    return "; ".join(dict.fromkeys(told(each.region) if each.region.sides else "everybody" for each in one.felt))
 
 
 def bounds_alpha(each: Plan) -> bool:
@@ -337,11 +359,12 @@ def _lines(document: dict[str, Any]) -> Iterator[str]:
         if question["Prices"]:
             prices = ", ".join(f"{price:.4g} at alpha {alpha}" for alpha, price in question["Prices"].items())
             yield f"  Usual price: epsilon {prices}"
+        yield f"  Region: {question['Region']}"
         if question["Relaxed"]:
             yield f"  Relaxed, if veil.on_exhausted says so: {nearness(question['Relaxed'])}"
         if question["SQL"] is not None:
             yield f"  SQL: {question['SQL']}"
-    charged = f"charged {document['Charged']} {document['Coin']}"
+    charged = f"charged {document['Charged']} {document['Coin']}, counts {document['Counted']} of it"
     worst = f"at most {document['Worst Epsilon']:.6g}"
     yield f"Cost: epsilon {document['Epsilon']:.6g} expected, {worst}, {charged}"
     yield f"Limits: {document['Verdict']}; epsilon {document['Remaining Epsilon']:g} left"

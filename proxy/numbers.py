@@ -31,9 +31,10 @@ from mechanisms.release import release
 from mechanisms.synopsis import FRESH, Known, Partial, Release, Step, advanced, draw_partial, estimate
 from mechanisms.threshold import Share
 from mechanisms.values import Exact, Lattice, Noisy
-from provenance.model import Part, Receipt
+from provenance.model import Felt, Part, Receipt
 from provenance.plan import NOTHING, Cost, OnView, on_view, plan
 from provenance.plan import Plan as Choices
+from provenance.reach import reach
 from provenance.releases import Fresh, Held, Place, Releases, learn
 from provenance.shape import shape_of
 from proxy.free import enough
@@ -76,6 +77,11 @@ class Move:
     def part(self) -> Part:
         """What the view loses."""
         return Part(self.view.dimensions, self.view.measure, self.cost.analyst, self.cost.database)
+
+    @property
+    def felt(self) -> Felt:
+        """Where that falls: on whoever the statistic can be about, in any of its cells."""
+        return Felt(reach(self.question, self.row), self.cost.analyst, self.cost.database)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +146,11 @@ class Ways:
                 else replace(before, amount=before.amount + part.amount, table=before.table + part.table)
             )
         return tuple(named.values())
+
+    @property
+    def felt(self) -> tuple[Felt, ...]:
+        """Where what is lost falls: views of different rows are not paid for by the same units."""
+        return tuple(move.felt for move in self.moves.values() if move.cost.analyst)
 
     @property
     def also(self) -> list[tuple[str, tuple[Any, ...]]]:

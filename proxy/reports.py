@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from provenance.ledger import Pool, connected
+from provenance.outlook import Pool, connected
 
 SETTING: Final = "pgveil.{}"
 """Which setting holds the rows of a report; none of the ``veil.`` settings, which are wishes."""

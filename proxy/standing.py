@@ -14,8 +14,9 @@ from typing import Any, Final
 
 from mechanisms.loss import Coin
 from provenance.accountant import not_active
-from provenance.ledger import Ledger, Pool, connected
+from provenance.ledger import Ledger
 from provenance.model import Remaining
+from provenance.outlook import Pool, connected
 from provenance.registry import Versions
 from provenance.synopses import Sameness
 

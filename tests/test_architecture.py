@@ -44,6 +44,7 @@ IO = {
     "provenance": {
         "chain.py": "the anchor",
         "ledger.py": "the till",
+        "outlook.py": "what the till would say",
         "migrate.py": "the schema",
         "registry.py": "what is public",
         "releases.py": "global synopses, and what each analyst knows of them",

@@ -96,7 +96,8 @@ def sandbox(shared: str) -> Iterator[psycopg.Connection]:
 SWEEP = """
 SET session_replication_role = replica;
 TRUNCATE provenance.charge, provenance.charge_loss, provenance.synopsis, provenance.spending, provenance.view,
-    provenance.grant_of_budget, provenance.gap, provenance.replica RESTART IDENTITY CASCADE;
+    provenance.grant_of_budget, provenance.gap, provenance.replica,
+    provenance.layer, provenance.felt RESTART IDENTITY CASCADE;
 DELETE FROM provenance.balance WHERE scope = 'view' OR (scope = 'analyst' AND name NOT IN ('alice', 'bob'));
 DELETE FROM provenance.analyst WHERE name NOT IN ('alice', 'bob');
 DELETE FROM provenance.credential WHERE name NOT IN ('alice', 'bob', 'admin');
@@ -117,10 +118,20 @@ def used(ledger_cluster: Cluster) -> Iterator[str]:
 
 
 @pytest.fixture
-def swept(used: str) -> str:
+def sweep(used: str) -> Callable[[], None]:
+    """Makes the used database one in which nothing has been spent."""
+
+    def anew() -> None:
+        with psycopg.connect(used, autocommit=True) as conn:
+            conn.execute(SWEEP)
+
+    return anew
+
+
+@pytest.fixture
+def swept(used: str, sweep: Callable[[], None]) -> str:
     """A ready database in which nothing has been spent; others have used it before."""
-    with psycopg.connect(used, autocommit=True) as conn:
-        conn.execute(SWEEP)
+    sweep()
     return used
 
 
@@ -158,10 +169,16 @@ def journal_of() -> Callable[[psycopg.Connection], list[Entry]]:
     def read(conn: psycopg.Connection) -> list[Entry]:
         rows = conn.execute(
             "SELECT id, coalesce(question_of, id), analyst, stage, amount, delta, table_amount,"
-            " views, view_amounts, view_tables FROM provenance.charge ORDER BY id"
+            " views, view_amounts, view_tables, counted, table_counted FROM provenance.charge ORDER BY id"
         ).fetchall()
         return [
-            Entry(*row[:3], Stage(row[3]), *row[4:7], dict(zip(row[7], zip(row[8], row[9], strict=True), strict=True)))
+            Entry(
+                *row[:3],
+                Stage(row[3]),
+                *row[4:7],
+                dict(zip(row[7], zip(row[8], row[9], strict=True), strict=True)),
+                *row[10:],
+            )
             for row in rows
         ]
 

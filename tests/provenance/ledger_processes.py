@@ -38,7 +38,8 @@ COUNT: Any = SimpleNamespace(statistics=(SimpleNamespace(terms=((0, 1),)),), mea
 # Without the triggers that forbid it: a database of its own for each example would cost more than the example does.
 ANEW = """
 SET session_replication_role = replica;
-TRUNCATE provenance.charge, provenance.charge_loss, provenance.synopsis, provenance.spending, provenance.view CASCADE;
+TRUNCATE provenance.charge, provenance.charge_loss, provenance.synopsis, provenance.spending, provenance.view,
+    provenance.layer, provenance.felt CASCADE;
 DELETE FROM provenance.balance WHERE scope = 'view' OR (scope = 'analyst' AND name NOT IN ('alice', 'bob'));
 DELETE FROM provenance.analyst WHERE name NOT IN ('alice', 'bob');
 DELETE FROM provenance.credential WHERE name LIKE 'new%';

@@ -81,10 +81,12 @@ def test_the_text_of_a_row_does_not_depend_on_the_session(
 @pytest.mark.parametrize(
     ("forgery", "broken"),
     [
-        ("UPDATE provenance.charge SET amount = 0, table_amount = 0 WHERE id = 2", 2),
+        ("UPDATE provenance.charge SET amount = 0, table_amount = 0, counted = 0, table_counted = 0 WHERE id = 2", 2),
+        ("UPDATE provenance.charge SET counted = 0 WHERE id = 3", 3),
+        ("UPDATE provenance.charge SET regions = '{x}', region_amounts = '{0}', region_tables = '{0}' WHERE id = 4", 4),
         ("UPDATE provenance.charge SET analyst = 'bob' WHERE id = 3", 3),
         ("UPDATE provenance.charge SET bill = '{}' WHERE id = 1", 1),
-        ("UPDATE provenance.charge SET table_amount = 0 WHERE id = 4", 4),
+        ("UPDATE provenance.charge SET table_amount = 0, table_counted = 0 WHERE id = 4", 4),
         ("UPDATE provenance.charge SET views = '{7}', view_amounts = '{0}', view_tables = '{0}' WHERE id = 2", 2),
         ("DELETE FROM provenance.charge WHERE id = 2", 3),
         ("DELETE FROM provenance.charge WHERE id = 1", 2),

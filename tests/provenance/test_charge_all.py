@@ -42,7 +42,8 @@ def pay(dsn: str, pools: Pools, charges: list[Charge]) -> list[Receipt]:
 def verdict(dsn: str, pools: Pools, amount: Decimal, delta: Decimal = Decimal(0), analyst: str = "alice") -> Any:
     async def run() -> LimitReached | None:
         async with pools(dsn) as pool:
-            return await Ledger(pool).verdict(analyst, Loss(Coin.ZCDP, amount, delta))
+            asked = Charge(analyst, 1, 1, 1, "f", "SELECT 1", "tslm", Loss(Coin.ZCDP, amount, delta))
+            return (await Ledger(pool).verdict([asked])).refusal
 
     return asyncio.run(run())
 

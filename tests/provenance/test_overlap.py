@@ -365,3 +365,27 @@ def test_the_colouring_needs_about_as_many_classes_as_that_of_networkx() -> None
         theirs = 1 + max(nx.greedy_color(plain, strategy="DSATUR").values())
         assert len(classes) <= theirs + 2
         assert colouring(near, weights, (1 << size) - 1, 0) is None, "more work than is allowed"
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_what_would_be_left_is_foreseen_and_changes_nothing(seed: int) -> None:
+    random = Random(seed)
+    parts = random_set(random)
+    kept = Overlap.of(parts)
+    before = kept.dump()
+    given = [part for part in parts if not part[0].empty][:1]
+    foreseen = kept.without(given)
+    assert kept.dump() == before
+    assert kept.give_back(given) == foreseen
+    rest = [(where, weight) for where, weight in parts if (where, weight) not in given[:1]]
+    extra = sum(1 for part in parts if part in given) - len(given)
+    rest += given * extra
+    assert quanta(foreseen) == truth(rest) if rest else foreseen == 0
+
+
+def test_what_would_be_left_of_a_region_that_bears_nothing_is_an_error() -> None:
+    kept = Overlap.of([(Region.of({"a": Members.of(1)}), Decimal(1))])
+    before = kept.dump()
+    with pytest.raises(ValueError, match="nothing was charged"):
+        kept.without([(Region.of({"a": Members.of(2)}), Decimal(1))])
+    assert kept.dump() == before

@@ -146,6 +146,7 @@ def test_the_columns_of_the_reports_stay_where_they_were(sandbox: Connection) ->
         return [row[0] for row in rows]
 
     before = "id at analyst relation question mechanism epsilon delta coin charged data_version registry_version bill"
-    assert columns("history") == [*before.split(), "min_entropy", "stages", "settled", "views", "table_charged"]
+    since = "min_entropy stages settled views table_charged regions counted table_counted"
+    assert columns("history") == [*before.split(), *since.split()]
     assert columns("matrix") == ["analyst", "relation", "questions", "spent", "coin", "charged", "delta", "view"]
     assert columns("budget") == ["analyst", "view", "spent", "limit", "left"]

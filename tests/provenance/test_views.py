@@ -19,7 +19,7 @@ from provenance import accountant
 from provenance.entries import Held
 from provenance.errors import LimitReached, StaleCatalog, StaleSynopsis
 from provenance.ledger import Ledger
-from provenance.model import Charge, Entry, Part, Receipt
+from provenance.model import Charge, Entry, Part, Receipt, Verdict
 
 HALF = Decimal("5e-10")
 UNIT = Decimal("1e-18")
@@ -144,10 +144,10 @@ def test_the_verdict_minds_views_and_makes_none(
     charge = charge_of(owner, "0.01")
 
     def verdict(table: str, *parts: Part) -> LimitReached | None:
-        pairs = [(charge.relation_id, each) for each in parts]
-        told = till(ready, pools, lambda ledger: ledger.verdict("alice", charge.loss, Decimal(table), pairs))
-        assert told is None or isinstance(told, LimitReached)
-        return told
+        asked = replace(charge, table=Decimal(table), parts=parts)
+        told = till(ready, pools, lambda ledger: ledger.verdict([asked]))
+        assert isinstance(told, Verdict)
+        return told.refusal
 
     assert verdict("0", part("0.01", "0")) is None
     refused = verdict("0.01", part("0.01"))

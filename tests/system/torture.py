@@ -149,7 +149,7 @@ def journal(conn: psycopg.Connection[Any]) -> list[Entry]:
     """The journal as the accountant reads it."""
     rows = conn.execute(
         "SELECT id, coalesce(question_of, id), analyst, stage, amount, delta, table_amount,"
-        " views, view_amounts, view_tables FROM provenance.charge ORDER BY id"
+        " views, view_amounts, view_tables, counted, table_counted FROM provenance.charge ORDER BY id"
     ).fetchall()
     return [
         Entry(
@@ -161,8 +161,9 @@ def journal(conn: psycopg.Connection[Any]) -> list[Entry]:
             delta,
             table,
             dict(zip(views, zip(own, all_, strict=True), strict=True)),
+            *counted,
         )
-        for id_, question, who, stage, amount, delta, table, views, own, all_ in rows
+        for id_, question, who, stage, amount, delta, table, views, own, all_, *counted in rows
     ]
 
 
