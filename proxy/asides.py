@@ -23,7 +23,8 @@ MEANING: Final = (
     *("timezone_abbreviations", "transform_null_equals", "array_nulls", "xmloption", "default_text_search_config"),
     *("lc_monetary", "lc_numeric", "lc_time", "extra_float_digits", "bytea_output", "restrict_nonsystem_relation_kind"),
 )
-WANTED: Final = (*SETTINGS, *MEANING)
+LEAST_MESSAGE: Final = "client_min_messages"
+WANTED: Final = (*SETTINGS, *MEANING, LEAST_MESSAGE)
 WANTED_TEXT: Final = array_text(WANTED)
 
 # Parsing a statement locks every relation that it names until the transaction ends, so pg_locks is PostgreSQL's own

@@ -191,7 +191,8 @@ class Asking:
             return False
         await self._report(text)  # what has just been paid is in it
         encoding = self._link.parameters.get("client_encoding", "UTF8")
-        bills = b"".join(recoded(notice(message, bill), encoding) for message, bill in answered.notices)
+        told = () if reading.quiet else answered.notices
+        bills = b"".join(recoded(notice(message, bill), encoding) for message, bill in told)
         conversation.finish(name, answered.arrays, asked, bills)
         return True
 

@@ -17,8 +17,8 @@ from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
+from proxy import asides
 from proxy import messages as m
-from proxy.asides import CARRIED, PREPARED, READ, SETTLED, WANTED, WANTED_TEXT, circumstances_of, settings_of
 from proxy.encodings import codec
 from proxy.errors import ProtocolViolation, error_fields
 from proxy.expected import Sink
@@ -83,8 +83,8 @@ class Conversation:
         """
         if held is not None:  # a portal that died with its transaction is an error, as in PostgreSQL
             self._link.send(m.DESCRIBE, m.encode_describe(m.PORTAL, held), drop)
-        wanted = (*WANTED, *mentioned)
-        told = self._run(SETTLED, [array_text(wanted) if mentioned else WANTED_TEXT])
+        wanted = (*asides.WANTED, *mentioned)
+        told = self._run(asides.SETTLED, [array_text(wanted) if mentioned else asides.WANTED_TEXT])
         shape = self._shapes.get(portal.question)
         form = None if lifted is None else replace(portal.question, text=lifted.text)
         assumed = meanwhile is not None and shape is None and form is not None
@@ -92,15 +92,15 @@ class Conversation:
         asked = self._ask(portal.question, names) if shape is None else None
         done, said, early = self.settling(), self._said, None
         if meanwhile is not None and shape is not None and not mentioned and said:
-            settings = settings_of(said, wanted)
-            values = self._values(shape.oids, portal, circumstances_of(settings))
+            settings = asides.settings_of(said, wanted)
+            values = self._values(shape.oids, portal, asides.circumstances_of(settings))
             if values is not None:
                 early = await meanwhile(self._reading(portal, shape, settings, mentioned, values, lifted, assumed))
         await done
         self._said = self._rows(told)[0][0] or ""
         early = early if self._said == said else None
-        settings = settings_of(self._said, wanted)
-        circumstances = circumstances_of(settings)
+        settings = asides.settings_of(self._said, wanted)
+        circumstances = asides.circumstances_of(settings)
         if shape is not None and shape.circumstances != circumstances:
             shape, asked, early = None, self._ask(portal.question, names), None
             await self.settle()
@@ -129,16 +129,17 @@ class Conversation:
     ) -> Reading:
         return Reading(
             settings={name: value for name in (*SETTINGS, *mentioned) if (value := settings[name])},
-            carried={name: settings[name] or "" for name in CARRIED},
+            carried={name: settings[name] or "" for name in asides.CARRIED},
             resolved=shape.resolved,
             seen=shape.seen,
             columns=shape.columns,
             parameters=values,
             parameter_oids=shape.oids,
             in_block=shape.in_block,
-            circumstances=circumstances_of(settings),
+            circumstances=asides.circumstances_of(settings),
             wrapper=portal.question.wrapper,
             lifted=lifted,
+            quiet=settings[asides.LEAST_MESSAGE] in ("warning", "error"),
             assumed=assumed,
         )
 
@@ -150,7 +151,7 @@ class Conversation:
         described = Answer()
         self._parse(_ASKED, question.text, question.oids)
         self._link.send(m.DESCRIBE, m.encode_describe(m.STATEMENT, _ASKED), described.take)
-        return described, self._run(READ, [array_text([quoted(name) for name in names])])
+        return described, self._run(asides.READ, [array_text([quoted(name) for name in names])])
 
     def _shape(
         self,
@@ -245,7 +246,7 @@ class Conversation:
 
     async def prepared(self, execution: Execution, portal: Portal) -> Portal | None:
         """What an EXECUTE stands for, with its values as PostgreSQL reads them; None if nothing has that name."""
-        found = await self._query(PREPARED, [execution.name])
+        found = await self._query(asides.PREPARED, [execution.name])
         if not found:
             return None
         statement, oids = found[0][0] or "", tuple(map(int, (found[0][1] or "").split()))

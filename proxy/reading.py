@@ -50,6 +50,7 @@ class Reading:
     circumstances: Circumstances | None  # None: there may be temporary objects, which change what a text means
     wrapper: Wrapper | None = None
     lifted: Lifted | None = None  # the text without its constants, if it has such
+    quiet: bool = False  # the session wants no notices: bills are in veil.question
     assumed: bool = False  # PostgreSQL has read a text that differs in such constants only, and not this one
 
     @property

@@ -429,3 +429,13 @@ def test_where_no_group_is_left_nothing_is_asked(she: Session) -> None:
     assert she.ask("SELECT gender, count(*) FROM patient_data WHERE gender = 'nobody' GROUP BY gender") == []
     assert she.ask("SELECT gender FROM patient_data WHERE gender = 'x' GROUP BY 1 HAVING count(*) > 100") == []
     assert she.charges() == []
+
+
+def test_who_wants_no_notices_gets_none_and_finds_the_bill_in_the_report(she: Session) -> None:
+    she.ask("SET client_min_messages = warning")
+    she.ask("SELECT gender, count(*) FROM patient_data GROUP BY gender")
+    assert she.bills == [] and len(she.charges()) == 1
+    assert she.ask("SELECT count(*) FROM veil.question") == [(1,)]
+    she.ask("SET client_min_messages = notice")
+    she.ask("SELECT gender, count(*) FROM patient_data GROUP BY gender")
+    assert len(she.bills) == 1
