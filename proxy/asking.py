@@ -197,10 +197,13 @@ class Asking:
         return True
 
     async def _at_once(self, text: str, reading: Reading) -> Answered | None:
-        """The answer, if it is known already; what is wrong with the question is told on the long way."""
+        """The answer, if it is known already; what is wrong with the question is told on the long way.
+
+        What PostgreSQL refuses is passed on: up to the next Sync it would not answer anything else.
+        """
         try:
             return await at_once(self._runtime, self._asker, text, reading, self.conversation)
-        except (Refusal, ShadowError):
+        except Refusal:
             return None
 
     async def _long_way(self, text: str, reading: Reading, explained: Explained | None) -> Answered:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
-from dataclasses import replace
 from typing import Final, TypeVar
 
 from proxy import asides
@@ -53,7 +52,7 @@ class Conversation:
     def __init__(self, link: Link) -> None:
         self._link = link
         self._types: dict[tuple[int, int], str] = {}
-        self._shapes: Recent[Prepared, Shape] = Recent(_REMEMBERED)
+        self._shapes: Recent[Hashable, Shape] = Recent(_REMEMBERED)
         self._literals: Recent[Hashable, tuple[Literal, ...]] = Recent(_REMEMBERED)
         self._finishing: Recent[Hashable, bool] = Recent(_REMEMBERED)
         self._prepared = ""  # the finishing statement
@@ -86,9 +85,9 @@ class Conversation:
         wanted = (*asides.WANTED, *mentioned)
         told = self._run(asides.SETTLED, [array_text(wanted) if mentioned else asides.WANTED_TEXT])
         shape = self._shapes.get(portal.question)
-        form = None if lifted is None else replace(portal.question, text=lifted.text)
+        form = None if lifted is None else (lifted.text, lifted.types)  # no client's text, though it may look like one
         assumed = meanwhile is not None and shape is None and form is not None
-        shape = self._shapes.get(form) if assumed and form is not None else shape
+        shape = self._shapes.get(form) if assumed else shape
         asked = self._ask(portal.question, names) if shape is None else None
         done, said, early = self.settling(), self._said, None
         if meanwhile is not None and shape is not None and not mentioned and said:
@@ -110,8 +109,8 @@ class Conversation:
             shape = self._shape(*asked, names, not alone or self._link.status != m.IDLE, circumstances)
             if circumstances is not None and not shape.in_block:  # a transaction remembers the names of others too
                 self._shapes.put(portal.question, shape, len(portal.question.text))
-                if form is not None:
-                    self._shapes.put(form, shape, len(form.text))
+                if lifted is not None:
+                    self._shapes.put(form, shape, len(lifted.text))
         values = self._values(shape.oids, portal, circumstances)
         if values is None:
             values = await self._ask_values(shape.oids, portal, circumstances)

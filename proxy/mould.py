@@ -11,6 +11,7 @@ other condition by itself, once for each constant; only whole numbers are compar
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -45,6 +46,7 @@ from sqlrewrite.walk import columns, operands, parts
 Mask = NDArray[np.bool_]
 Memory = Recent[Hashable, Any]
 
+_DIGITS: Final = re.compile(r"-?[0-9]+")
 _BESIDE: Final = 100  # what a question weighs beside its cells, in cells
 _COMPARED: Final[Mapping[Comparison, Callable[[Any, int], Any]]] = {
     Comparison.GT: operator.gt,
@@ -245,14 +247,15 @@ def _whole(text: str | None, type_name: str) -> bool:
 def _simple(part: Predicate) -> bool:
     """Whether open constants are compared with columns of their own kind, for which no constant is out of place."""
     match part:
-        case Compare(ColumnRef(_, _, type_name), op, Literal(_, constant)):
+        case Compare(ColumnRef(_, _, type_name), op, Literal(text, constant)):
             base = base_type(type_name)
-            if base in INTEGERS:
-                return constant in INTEGERS
+            if base in INTEGERS:  # a quoted one is read by PostgreSQL, which may refuse it
+                return constant in INTEGERS and _DIGITS.fullmatch(text or "") is not None
             equal = op in (Comparison.EQ, Comparison.NE)
             return base in ("text", "character varying") and equal and base_type(constant) in TEXTS
         case Among(ColumnRef(_, _, type_name), values):
-            return base_type(type_name) in INTEGERS and all(value.type_name in INTEGERS for value in values)
+            whole = all(value.type_name in INTEGERS and _DIGITS.fullmatch(value.text or "") for value in values)
+            return base_type(type_name) in INTEGERS and whole
         case Not(inner):
             return _simple(inner)
         case AllOf(several) | AnyOf(several):

@@ -10,7 +10,7 @@ and that nothing is known of its own view. Where one of these fails the question
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -68,7 +68,7 @@ async def at_once(runtime: Runtime, asker: Asker, text: str, reading: Reading, s
     """The answer to a question that is known to follow from what the analyst knows; None: go the long way."""
     house, wishes = runtime.house, Wishes.read(reading.settings)
     form, values = _form(text, reading)
-    ready: Ready | None = house.moulds.get((form, reading.form, wishes)) or None
+    ready: Ready | None = house.moulds.get(_key(form, reading, wishes)) or None
     if ready is None or any(value.text is None for value in values):
         return None
     knowledge: Knowledge | None = house.known.get((asker.name, ready.places))
@@ -102,7 +102,7 @@ async def remember(
     form, values = _form(text, reading)
     if reading.circumstances is None or reading.wrapper is not None or not values or len(planned.plans) > 1:
         return
-    key = (form, reading.form, wishes)
+    key = _key(form, reading, wishes)
     ready: Ready | bool | None = house.moulds.get(key)
     if ready is None:
         made = await _mould(house, planned, reading, shadow, wishes, form, values)
@@ -121,6 +121,10 @@ async def remember(
 def _form(text: str, reading: Reading) -> tuple[str, tuple[Literal, ...]]:
     """The text without its constants, and them: those of the text, or those that were bound."""
     return (text, reading.parameters) if reading.lifted is None else (reading.lifted.text, reading.lifted.values)
+
+
+def _key(form: str, reading: Reading, wishes: Wishes) -> Hashable:
+    return form, None if reading.lifted is None else reading.lifted.types, reading.form, wishes
 
 
 async def _mould(

@@ -38,6 +38,11 @@ class Lifted:
     text: str
     values: tuple[Literal, ...]
 
+    @property
+    def types(self) -> tuple[str, ...]:
+        """Of the constants: a number is not read where a string is."""
+        return tuple(value.type_name for value in self.values)
+
 
 def lift(text: str) -> Lifted | None:
     """The text without its constants; None where there are none to lift, or where it has parameters already."""
