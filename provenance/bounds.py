@@ -136,8 +136,13 @@ class Bounds:
             self._kept[layer] = kept
         self._use(layer)
 
-    def learn(self, layer: Layer, version: int, changes: Iterable[tuple[str, Decimal]]) -> None:
-        """Every region that has changed since the version in memory, or since one before it, with its total now."""
+    def learn(self, layer: Layer, since: int, version: int, changes: Iterable[tuple[str, Decimal]]) -> None:
+        """Every region that has changed since a version, with its total now.
+
+        *Guarantee*: a layer that was dropped since then is not made of its changes alone.
+        """
+        if self.kept(layer).version < since:
+            return
         kept = self._use(layer)
         if version > kept.version:
             kept.alone = 0

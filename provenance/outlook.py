@@ -108,12 +108,13 @@ class Outlook:
     async def _look(self, layers: Sequence[Layer]) -> None:
         """Bring the memory up to date."""
         async with connected(self.pool) as conn:
+            since = {layer: self.bounds.kept(layer).version for layer in layers}
             rows = await conn.execute(sql.CHANGES, (entries.layers_wanted(layers, self.bounds),))
             found = entries.changes_of(await rows.fetchall())
         for layer, (version, changes) in found.items():
             if len(changes) < MANY:
-                self.bounds.learn(layer, version, changes.items())
-            elif version > (kept := self.bounds.kept(layer)).version:
+                self.bounds.learn(layer, since[layer], version, changes.items())
+            elif since[layer] <= (kept := self.bounds.kept(layer)).version < version:
                 anew = await asyncio.to_thread(Kept.of, version, {**kept.amounts, **changes})
                 self.bounds.keep(layer, anew)
 
