@@ -190,13 +190,15 @@ def _key(fragment: Fragment, scope: Scope, bounded: Unit) -> GroupKey:
 def constant_per_unit(column: ColumnRef, scope: Scope, bounded: Unit) -> bool:
     """Whether all rows of one unit have the same value in a column.
 
-    A column of a joined table follows from the columns that it is joined on.
+    A column of a joined table follows from the columns that it is joined on. What is declared of a table whose units
+    are its rows says nothing about those of the table that it is joined to.
     """
     if bounded.column is None or root(scope, column) in {root(scope, part) for part in bounded.column}:
         return True
-    if scope.attribute(column).constant_per_unit and scope.sources[column.source].relation.kind is Kind.PROTECTED:
-        return True
     joined = scope.sources[column.source]
+    own = joined.relation.kind is Kind.PROTECTED and joined.relation.unit_column is not None
+    if own and scope.attribute(column).constant_per_unit:
+        return True
     return bool(joined.on) and all(constant_per_unit(left, scope, bounded) for left, _ in joined.on)
 
 

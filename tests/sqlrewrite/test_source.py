@@ -138,6 +138,19 @@ def test_a_parent_with_another_unit_is_refused(monkeypatch: pytest.MonkeyPatch) 
     assert found == Unit((ColumnRef(1, "segment", "text"),), parent.max_groups, parent.max_rows)
 
 
+def test_what_is_constant_in_a_row_is_not_constant_in_the_unit_of_the_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dataclasses import replace
+
+    import fragments
+
+    for unit, constant in (("customer_id", True), (None, False)):
+        city = replace(ORDERS.attributes["city"], constant_per_unit=True)
+        child = replace(ORDERS, unit_column=unit, attributes={**ORDERS.attributes, "city": city})
+        monkeypatch.setattr(fragments, "CATALOG", fragments.Catalog(1, (child, replace(CUSTOMERS, unit_column="id"))))
+        (key,) = ask("orders JOIN customers ON customer_id = id", keys=["city"], aggregates=["count(*)"]).keys
+        assert key.constant_per_unit is constant
+
+
 def test_the_hint_tells_the_administrator_what_is_missing() -> None:
     with pytest.raises(Refusal) as caught:
         ask("orders JOIN holiday ON ordered_on = day")
