@@ -198,7 +198,7 @@ def test_groups_that_come_from_the_data_are_seen(
     twins: tuple[Hospital, Hospital], names: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Mutant: only groups that have rows are shown."""
-    from proxy import answer, rows
+    from proxy import rows
     from sqlrewrite.cells import Cells
 
     fill, kept, filled = Cells.fill, rows.kept_of, []
@@ -211,7 +211,7 @@ def test_groups_that_come_from_the_data_are_seen(
         return np.intersect1d(kept(each, groups), np.flatnonzero(filled[-1][0] > 0))
 
     monkeypatch.setattr(Cells, "fill", remember)
-    monkeypatch.setattr(answer, "kept_of", existing)
+    monkeypatch.setattr(rows, "kept_of", existing)
     asks = [Ask("SELECT insured, count(*) FROM patient WHERE id = -1 GROUP BY insured", (1,))]
     assert differences(twins, names, asks) == [asks[0].sql]
 

@@ -156,8 +156,9 @@ def test_raw_shows_the_negative_numbers_and_costs_nothing_more(she: Session) -> 
 
 BOTH = (
     "SELECT disease FROM patient_data WHERE age > 50 GROUP BY disease HAVING count(*) > 400"
-    " INTERSECT SELECT disease FROM patient_data WHERE age <= 50 GROUP BY disease HAVING count(*) > 400"
+    " INTERSECT SELECT disease FROM patient_data WHERE age <= 60 GROUP BY disease HAVING count(*) > 400"
 )
+"""About people between 50 and 60, both: what each of them costs adds up."""
 
 
 def test_the_questions_of_one_statement_are_charged_together_or_not_at_all(sitting: Callable[..., Session]) -> None:
