@@ -110,14 +110,14 @@ class Kept:
         parts = [(Region.parse(text), amount) for text, amount in amounts.items() if amount]
         return cls(version, dict(amounts), Overlap.of(parts))
 
-    def change(self, region: Region, amount: Decimal) -> None:
-        """Another total for a region."""
-        more = EXACT.subtract(amount, self.amounts.get(region.text, _NONE))
+    def change(self, text: str, region: Region, amount: Decimal) -> None:
+        """Another total for a region, under the text that the books have it by: one of two may not hide the other."""
+        more = EXACT.subtract(amount, self.amounts.get(text, _NONE))
         if more > 0:
             self.overlap.add([(region, more)])
         elif more < 0:
             self.overlap.give_back([(region, more.copy_negate())], WORK_OF_A_CHARGE)
-        self.amounts[region.text] = amount
+        self.amounts[text] = amount
 
 
 class Bounds:
@@ -147,7 +147,7 @@ class Bounds:
         if version > kept.version:
             kept.alone = 0
             for text, amount in changes:
-                kept.change(Region.parse(text), amount)
+                kept.change(text, Region.parse(text), amount)
             kept.version = version
 
     def _use(self, layer: Layer) -> Kept:
@@ -207,7 +207,7 @@ class Bounds:
             elif fitted and quote.amount and kept.version == stand.version:
                 move = EXACT.add if quote.amount > 0 else EXACT.subtract
                 for region, weight in quote.parts:
-                    kept.change(region, move(kept.amounts.get(region.text, _NONE), weight))
+                    kept.change(region.text, region, move(kept.amounts.get(region.text, _NONE), weight))
                 kept.version += 1
                 kept.alone += 1
             elif not fitted:

@@ -1,4 +1,4 @@
-"""A layer that leaves the memory while the books are looked at is not remembered by halves."""
+"""What is remembered of a layer is all that the books say of it."""
 
 from __future__ import annotations
 
@@ -61,4 +61,30 @@ def test_a_layer_that_is_dropped_during_a_look_is_read_again(
 
         asyncio.run(work())
         assert balances(books)["alice"] == balances(books)["table"] == 2 * ONE
+        assert not wrong(books)
+
+
+def test_a_region_that_somebody_wrote_in_another_way_counts_beside_the_usual_one(
+    swept: str, pools: Callable[..., Any]
+) -> None:
+    with psycopg.connect(swept, autocommit=True) as books:
+        books.execute(UNLIMITED)
+        at = place(books)
+
+        async def work() -> None:
+            async with pools(swept) as one:
+                ledger = Ledger(one)
+                await ledger.charge(charge_on(at, "alice", (ages(0, 50), ONE, ONE)))
+                books.execute(
+                    "INSERT INTO provenance.charge (analyst, relation, relation_id, data_version, registry_version,"
+                    " fingerprint, question, mechanism, coin, amount, delta, epsilon, bill, stage, table_amount,"
+                    " regions, region_amounts, region_tables) SELECT analyst, relation, relation_id, data_version,"
+                    " registry_version, fingerprint, question, mechanism, coin, amount, delta, epsilon, bill, stage,"
+                    " table_amount, %s, region_amounts, region_tables FROM provenance.charge",
+                    (['{"age": {"to": 50, "from": 0}}'],),
+                )
+                await ledger.charge(charge_on(at, "alice", (ages(10, 20), ONE, ONE)))
+
+        asyncio.run(work())
+        assert balances(books)["alice"] == balances(books)["table"] == 3 * ONE
         assert not wrong(books)

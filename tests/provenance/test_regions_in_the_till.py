@@ -354,7 +354,7 @@ def _twice(committed: Any) -> Any:
             if fitted and quote.amount < 0:
                 for where, weight in quote.parts:
                     kept = self.kept(quote.layer)
-                    kept.change(where, max(kept.amounts.get(where.text, weight) - weight, Decimal(0)))
+                    kept.change(where.text, where, max(kept.amounts.get(where.text, weight) - weight, Decimal(0)))
 
     return mutant
 
