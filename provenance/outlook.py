@@ -65,7 +65,8 @@ async def connected(pool: Pool, *, autocommit: bool = True) -> AsyncIterator[Asy
         async with pool.connection() as conn:
             if conn.info.transaction_status is not TransactionStatus.IDLE:
                 await conn.rollback()  # a task that was cancelled in the middle left it so
-            await conn.set_autocommit(autocommit)
+            if conn.autocommit != autocommit:
+                await conn.set_autocommit(autocommit)
             yield conn
     except OperationalError as failure:
         log.error("a database of pgveil's does not answer: %s [%s]", type(failure).__name__, failure.sqlstate)

@@ -35,7 +35,7 @@ from proxy.reading import Reading
 from proxy.relaxed import Unpaid, instead
 from proxy.remembered import remembered
 from proxy.reuse import from_known
-from proxy.rows import shown
+from proxy.rows import rendered
 from proxy.runtime import House, Runtime
 from proxy.staging import Paid, decide, give_back, reserved, settle
 from proxy.warm import remember
@@ -150,7 +150,7 @@ async def _answer(
         paid_ = paid_ if same not in billed else None
         billed.add(same)
         top = planned.top is each.cut.block
-        columns, notice = shown(each, part, stored_, paid_, remaining, wishes, top, text)
+        columns, notice = rendered(each, part, stored_, wishes, top, house.shown).told(paid_, remaining, text)
         arrays += columns
         notices.append(notice)
     return Answered(tuple(arrays), tuple(notices)), bool(free)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import reduce
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +18,7 @@ from provenance.model import Remaining
 from provenance.synopses import Stored
 from proxy.bill import Groups, bill, sentence
 from proxy.plan import Plan
+from proxy.recent import Recent
 from proxy.staging import Paid
 from proxy.wishes import Wishes
 from sqlrewrite.bounds import Told, bound_texts
@@ -25,6 +28,8 @@ from sqlrewrite.finish import Released, array_text
 from sqlrewrite.problem import thresholds
 from sqlrewrite.question import Atom
 from sqlrewrite.values import column_texts
+
+_BESIDE = 200  # what an answer weighs beside its groups and their texts
 
 
 def groups_of(each: Plan, noisy: Noisy | None) -> Groups:
@@ -89,19 +94,35 @@ def columns_of(
     return [*keys, *values, *masks, *bounds]
 
 
-def shown(
-    each: Plan,
-    part: Released,
-    stored: Stored | None,
-    paid: Paid | None,
-    remaining: Remaining,
-    wishes: Wishes,
-    top: bool,
-    text: str,
-) -> tuple[Sequence[str], tuple[str, str]]:
-    """The arrays of one answer, and its bill; ``top``: the question is the whole statement."""
-    groups = groups_of(each, None if stored is None else stored.noisy)
-    kept = stored.kept if stored is not None and stored.kept is not None else kept_of(each, groups)
-    arrays = columns_of(each, part, groups, kept, top and not wishes.raw, wishes.accuracy.confidence)
-    entry = bill(each, groups, kept, paid, {} if stored is None else stored.facts, remaining, text)
-    return arrays, (sentence(entry), entry.json())
+@dataclass(frozen=True, slots=True, eq=False)
+class Rendered:
+    """What an answer shows. Plan, part and numbers are held too: it is remembered by which they are."""
+
+    plan: Plan
+    part: Released
+    stored: Stored | None
+    groups: Groups
+    kept: NDArray[np.int64]
+    arrays: Sequence[str]
+
+    def told(self, paid: Paid | None, remaining: Remaining, text: str) -> tuple[Sequence[str], tuple[str, str]]:
+        """The arrays of the answer, and its bill."""
+        facts = {} if self.stored is None else self.stored.facts
+        entry = bill(self.plan, self.groups, self.kept, paid, facts, remaining, text)
+        return self.arrays, (sentence(entry), entry.json())
+
+
+def rendered(
+    each: Plan, part: Released, stored: Stored | None, wishes: Wishes, top: bool, memory: Recent[Hashable, Any]
+) -> Rendered:
+    """An answer as it is shown, worked out once for the same numbers; ``top``: the question is the whole statement."""
+    clip, confidence = top and not wishes.raw, wishes.accuracy.confidence
+    key = id(each), id(part), id(stored), clip, confidence
+    known: Rendered | None = memory.get(key)
+    if known is None:
+        groups = groups_of(each, None if stored is None else stored.noisy)
+        kept = stored.kept if stored is not None and stored.kept is not None else kept_of(each, groups)
+        arrays = columns_of(each, part, groups, kept, clip, confidence)
+        known = Rendered(each, part, stored, groups, kept, arrays)
+        memory.put(key, known, _BESIDE + groups.size + sum(len(text) for text in arrays))
+    return known

@@ -53,6 +53,7 @@ ADMIN_ROLE: Final = "pgveil_admin"
 _GONE: Final = frozenset(("3D000", "28000", "28P01", "42501"))  # no such database, no such role, not let in
 _PLANS: Final = 1_000_000  # groups, about, that the remembered plans of a house may have
 _KNOWN: Final = 4_000_000  # numbers of what analysts know that new questions are answered from at once
+_SHOWN: Final = 4_000_000  # characters, about, of answers as they were shown
 _LISTED: Final = 200_000  # values, about, of remembered derived keys
 _IDLE: Final = 10.0  # seconds after which a silent connection may be one that a network has forgotten
 _PATIENCE: Final = 3.0  # seconds until a database that is down is reported; a restart is often shorter
@@ -74,6 +75,7 @@ class House:
     moulds: Recent[Hashable, Any] = field(default_factory=lambda: Recent(_PLANS), compare=False, repr=False)
     casts: Recent[Hashable, Any] = field(default_factory=lambda: Recent(_PLANS), compare=False, repr=False)
     known: Recent[Hashable, Any] = field(default_factory=lambda: Recent(_KNOWN), compare=False, repr=False)
+    shown: Recent[Hashable, Any] = field(default_factory=lambda: Recent(_SHOWN), compare=False, repr=False)
     """What was worked out under this registry and these data (``proxy.remembered``, ``proxy.warm``), forgotten with
     them."""
 
@@ -197,6 +199,7 @@ class Runtime:
             moulds=Recent(_PLANS),
             casts=Recent(_PLANS),
             known=Recent(_KNOWN),
+            shown=Recent(_SHOWN),
         )
         if self._house is not None and self._house.versions == house.versions:
             self._house = house

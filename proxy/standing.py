@@ -7,9 +7,12 @@ believed for longer than a second. The till, of course, believes nothing.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache
 from typing import Any, Final
 
 from mechanisms.loss import Coin
@@ -26,7 +29,7 @@ _BELIEVED: Final = 1.0  # seconds
 # since they are made under the till's lock.
 _SEEN: Final = """
 SELECT d.registry_version, d.coin, d.conversion_delta, d.payment_delta,
-       (SELECT jsonb_object_agg(r.id, r.data_version) FROM provenance.relation r WHERE r.active),
+       (SELECT jsonb_object_agg(r.id, r.data_version) FROM provenance.relation r WHERE r.active)::text,
        a.active,
        concat_ws(' ', d.ctid, d.xmin, a.ctid, a.xmin, (SELECT max(c.id) FROM provenance.charge c),
                  (SELECT sum(o.privilege) FROM provenance.analyst o WHERE o.active),
@@ -79,6 +82,12 @@ class _Left:
     remaining: Remaining
 
 
+@lru_cache(maxsize=8)
+def _versions(registry: int, coin: str, conversion: Decimal, payment: Decimal, data: str | None) -> Versions:
+    of_relation = {int(key): int(value) for key, value in json.loads(data or "{}").items()}
+    return Versions(registry, Coin(coin), conversion, payment, of_relation)
+
+
 class Standing:
     """What was last seen of each analyst."""
 
@@ -97,8 +106,7 @@ class Standing:
         if row is None or not row[5]:
             raise not_active(analyst)
         self._marks[analyst], self._paid[analyst] = row[6], row[7] or ""
-        data = {int(key): int(value) for key, value in (row[4] or {}).items()}
-        return Look(Versions(int(row[0]), Coin(row[1]), row[2], row[3], data), self._paid[analyst], bool(row[8]))
+        return Look(_versions(*row[:5]), self._paid[analyst], bool(row[8]))
 
     def paid(self, analyst: str) -> str:
         """A mark that changes with every charge of the analyst, as it was last seen."""

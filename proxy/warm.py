@@ -10,6 +10,7 @@ and that nothing is known of its own view. Where one of these fails the question
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,7 +28,7 @@ from proxy.mould import Cast, Mould, marks, mould
 from proxy.numbers import candidate, finer, finer_name, place_of, registered, row
 from proxy.plan import Plan, StatementPlan, asked_in, blocks_of, setting_digest
 from proxy.reading import Reading
-from proxy.rows import shown
+from proxy.rows import rendered
 from proxy.runtime import House, Runtime
 from proxy.standing import Probe
 from proxy.wishes import Wishes
@@ -75,16 +76,21 @@ async def at_once(runtime: Runtime, asker: Asker, text: str, reading: Reading, s
     if knowledge is None:
         return None
     cast = await ready.mould.cast(values, shadow.enumerate)
-    found = None if cast is None else _numbers(cast.plan, knowledge.held)
-    if cast is None or found is None:
-        return None
-    look = await runtime.standing.look(asker.name, ready.probe(asker, cast))
-    if look.versions != house.versions or look.paid != knowledge.paid or look.answered:
+    if cast is None:
         return None
     planned, part = ready.mould.planned, ready.mould.planned.parts[0]
+    looking = asyncio.create_task(runtime.standing.look(asker.name, ready.probe(asker, cast)))
+    try:
+        await asyncio.sleep(0)  # the look is on its way while the numbers are put together
+        found = _numbers(house, cast, knowledge)
+        known = None if found is None else rendered(cast.plan, part, found, wishes, True, house.shown)
+        look = await looking
+    finally:
+        looking.cancel()
+    if known is None or look.versions != house.versions or look.paid != knowledge.paid or look.answered:
+        return None
     await shadow.prepare(planned.sql, reading, len(part.types))
-    remaining = await runtime.standing.remaining(asker.name)
-    arrays, notice = shown(cast.plan, part, found, None, remaining, wishes, True, text)
+    arrays, notice = known.told(None, await runtime.standing.remaining(asker.name), text)
     return Answered(tuple(arrays), (notice,))
 
 
@@ -176,8 +182,17 @@ async def _loaded(store: Releases, analyst: str, places: Sequence[Place]) -> dic
     return {place: await store.loaded(analyst, one, one.known.whole) for place, one in whole.items()}
 
 
-def _numbers(each: Plan, held: Mapping[Place, Held]) -> Stored | None:
-    """The numbers of a question, if releases that are known whole are enough for all of them."""
+def _numbers(house: House, cast: Cast, knowledge: Knowledge) -> Stored | None:
+    """The numbers of a question, if releases that are known whole are enough for all of them; worked out once."""
+    found: Stored | None = house.known.get((cast, knowledge))
+    if found is None:
+        found = _summed(cast.plan, knowledge.held)
+        if found is not None:
+            house.known.put((cast, knowledge), found, _BESIDE + int(found.noisy.values.size))
+    return found
+
+
+def _summed(each: Plan, held: Mapping[Place, Held]) -> Stored | None:
     rows, names = [], []
     for at, share in enumerate(each.shares):
         assert share is not None

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,14 +38,14 @@ class Wider:
     listing: DomainQuery
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Rollup:
     """For each cell of the wider view the group that it adds to, -1 for none."""
 
     groups: NDArray[np.int64]
     size: int
 
-    @property
+    @cached_property
     def most(self) -> int:
         """The most cells that one group adds up."""
         counted = self.groups[self.groups >= 0]
@@ -52,8 +53,10 @@ class Rollup:
 
     def add_up(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
         """The groups' numbers."""
-        totals = np.zeros(self.size, dtype=np.int64)
         inside = self.groups >= 0
+        if self.size == 1:
+            return np.array([values[inside].sum()], dtype=np.int64)
+        totals = np.zeros(self.size, dtype=np.int64)
         np.add.at(totals, self.groups[inside], values[inside])
         return totals
 

@@ -152,6 +152,8 @@ def test_every_spelling_is_the_same_question(proxy: Proxy, upstream: str, questi
     bills: list[dict[str, Any]] = []
     with proxy.connect(name) as session:
         session.add_notice_handler(lambda notice: bills.append(json.loads(notice.message_detail or "{}")))
+        # A total of a small region may come out below zero, and only at the top of a statement would it be shown as 0.
+        session.execute("SET veil.raw = on")
         first, *others = SPELLINGS[question]
         known = asked(session, first)
         assert known and len(charges(upstream, name)) == 1
