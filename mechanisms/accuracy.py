@@ -74,6 +74,13 @@ class Accuracy:
             return self
         return replace(self, beta=(self.beta / questions).quantize(Decimal("1e-18"), ROUND_FLOOR))
 
+    def capped(self) -> Accuracy:
+        """The same where the noise is fixed: the price that was asked for is the most that may be paid."""
+        if self.epsilon is None:
+            return self
+        most = self.epsilon if self.max_epsilon is None else min(self.epsilon, self.max_epsilon)
+        return replace(self, epsilon=None, max_epsilon=most)
+
     def __post_init__(self) -> None:
         for name in ("beta", "alpha", "confidence"):
             value = getattr(self, name)

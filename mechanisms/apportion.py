@@ -10,7 +10,7 @@ from mechanisms.accuracy import Accuracy
 from mechanisms.errors import AccuracyUnreachable
 from mechanisms.loss import WIDE, Coin, amount_within, epsilon_of, round_down
 from mechanisms.noise import DiscreteLaplace
-from mechanisms.number import SMALLEST_RHO, number_at, number_for
+from mechanisms.number import SMALLEST_RHO, number_at, number_for, price_of_magnitude
 from mechanisms.threshold import Share, for_interval, tslm, tslm_at
 
 _SPARE = Decimal("1e-7")
@@ -28,9 +28,16 @@ class Ask:
 
 
 def apportion(
-    asks: Sequence[Ask], accuracy: Accuracy, *, longest: int, touched: int, coin: Coin, delta: Decimal
+    asks: Sequence[Ask],
+    accuracy: Accuracy,
+    *,
+    longest: int,
+    touched: int,
+    coin: Coin,
+    delta: Decimal,
+    magnitude: Decimal | None = None,
 ) -> tuple[Share, ...]:
-    """One share for each statistic.
+    """One share for each statistic; with a ``magnitude`` all have noise of that mean size, whatever was asked for.
 
     ``longest`` is the size of the largest prime implicant of the HAVING tree, ``touched`` the number of cells that
     one unit moves; ``delta`` turns the coin into epsilon. *Guarantee*: a group that truly qualifies satisfies every
@@ -40,16 +47,21 @@ def apportion(
     if not asks:
         return ()
     beta = round_down(WIDE.divide(accuracy.beta, Decimal(max(1, longest))))
-    if accuracy.epsilon is not None:
+    if accuracy.epsilon is not None and magnitude is None:
         return _at_price(asks, accuracy.epsilon, beta, accuracy.confidence, touched, coin, delta)
-    shares = tuple(_cheapest(ask, beta, accuracy.confidence, coin) for ask in asks)
+    if magnitude is None:
+        shares = tuple(_cheapest(ask, beta, accuracy.confidence, coin) for ask in asks)
+    else:
+        shares = tuple(_of_magnitude(ask, magnitude, beta, accuracy.confidence, coin) for ask in asks)
     total = own_epsilon(shares, touched, delta)
     if accuracy.max_epsilon is not None and total > accuracy.max_epsilon:
         factor = WIDE.divide(total, accuracy.max_epsilon)
         raise AccuracyUnreachable(
             "the accuracy asked for costs more than one question may spend",
             detail=f"needed: epsilon {total:.6f}; allowed: {accuracy.max_epsilon}",
-            hint=f"A margin about {factor:.2f} times as wide would do (veil.margin), or SET veil.epsilon.",
+            hint=f"A margin about {factor:.2f} times as wide would do (veil.margin), or SET veil.epsilon."
+            if magnitude is None
+            else "The noise of this relation is fixed: SET veil.max_epsilon higher, or ask for fewer numbers at once.",
         )
     return shares
 
@@ -78,6 +90,12 @@ def _cheapest(ask: Ask, beta: Decimal, confidence: Decimal, coin: Coin) -> Share
         return share
     number = for_interval(ask.sensitivity, ask.margin, confidence)
     return share if share.epsilon >= number.epsilon else tslm_at(ask.sensitivity, number.epsilon, beta)
+
+
+def _of_magnitude(ask: Ask, magnitude: Decimal, beta: Decimal, confidence: Decimal, coin: Coin) -> Share:
+    if ask.decided:
+        return tslm_at(ask.sensitivity, price_of_magnitude(Coin.PURE, magnitude), beta)
+    return number_at(coin, ask.sensitivity, price_of_magnitude(coin, magnitude), confidence)
 
 
 def _at_price(

@@ -16,7 +16,7 @@ import numpy as np
 
 from mechanisms.errors import AccuracyUnreachable
 from mechanisms.grid import Grid
-from mechanisms.loss import Coin, round_up
+from mechanisms.loss import WIDE, Coin, round_up
 from mechanisms.noise import MAX_SIGMA2, DiscreteGaussian
 from mechanisms.threshold import Share, for_interval, interval_at, one_side, reachable
 
@@ -24,6 +24,7 @@ CELLS = 2048
 """The deviation, in cells, above which a coarser grid is taken."""
 SMALLEST_RHO = round_up(Decimal(1) / Decimal(2 * int(MAX_SIGMA2)))
 """What the widest noise costs: one part to the unit."""
+_PI = Decimal("3.14159265358979323846")
 _BITS = 30  # of a variance: the loss of rounding it down is below a billionth of the price
 
 
@@ -52,6 +53,18 @@ def number_at(coin: Coin, sensitivity: int, price: Decimal, confidence: Decimal)
                     hint="SET veil.epsilon higher, or ask for fewer numbers at once.",
                 )
             return _at(sensitivity, price, one_side(confidence))
+
+
+def price_of_magnitude(coin: Coin, magnitude: Decimal) -> Decimal:
+    """What a number costs whose noise has this mean size, in multiples of what one unit moves it.
+
+    Laplace noise of scale b has the mean size b; Gaussian noise of deviation s has s sqrt(2 / pi), and rho = 1 / 2 s^2.
+    """
+    match coin:
+        case Coin.PURE:
+            return round_up(WIDE.divide(Decimal(1), magnitude))
+        case Coin.ZCDP:
+            return round_up(WIDE.divide(Decimal(1), WIDE.multiply(_PI, WIDE.multiply(magnitude, magnitude))))
 
 
 @lru_cache(maxsize=4096)

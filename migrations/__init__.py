@@ -16,4 +16,7 @@ A file that has been applied anywhere is never edited again (its checksum is rec
     0012_administration  reports per view, fairness, notices, replicas
     0013_meanings      register_view, and a comment on every column
     0014_unchanged     a limit is looked at when it is given
+    0015_regions       what counts is the largest total over any point of the data domain
+    0016_shapes        what releases are pictures of
+    0017_static        limits of relations, and relations with fixed noise
 """

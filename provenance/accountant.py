@@ -25,6 +25,7 @@ from provenance.model import (
     Entry,
     Grant,
     Lending,
+    Limited,
     Remaining,
     Stage,
     View,
@@ -82,12 +83,14 @@ def admit(
     table: Decimal | None = None,
     views: Mapping[int, Decimal] | None = None,
     counted: tuple[Decimal, Decimal] | None = None,
+    relation: int | None = None,
 ) -> Balances:
     """The balances after the loss, or the refusal that names the limit in the way.
 
     ``table`` is what the protected database itself loses (None: as much as the analyst learns), ``views`` what the
     global synopsis of each view loses. ``counted`` is by how much the balances of the analyst and of the protected
     database move (None: in full): not at all where other regions have lost more, down where a bound became tighter.
+    ``relation`` is what the question is about: one with a limit of its own moves as the protected database does.
 
     *Guarantee*: a fixed-limit filter (Whitehouse et al. 2023): what is admitted keeps every sum within its limit,
     however the next question was chosen.
@@ -118,7 +121,20 @@ def admit(
         views={**balances.views, **after},
         lending=_drawn(balances.lending, max(over, Decimal(0))),
         coalition=group,
+        relations=_limited_after(deployment, balances.relations, relation, lost, of_table),
     )
+
+
+def _limited_after(
+    deployment: Deployment, relations: Mapping[int, Limited], relation: int | None, lost: Loss, counted: Decimal
+) -> Mapping[int, Limited]:
+    """The relations that have a limit of their own after one of them has lost so much more, or the refusal."""
+    one = None if relation is None else relations.get(relation)
+    if relation is None or one is None:
+        return relations
+    most, asked = min(one.epsilon_limit, deployment.epsilon), replace(lost, delta=Decimal(0))
+    spent = _after(deployment, most, Balance(one.spent), asked, counted, f"relation {one.label}").amount
+    return {**relations, relation: replace(one, spent=spent)}
 
 
 def spare_of(lending: Lending) -> Decimal:

@@ -23,6 +23,7 @@ from provenance.model import (
     Deployment,
     Grant,
     Lending,
+    Limited,
     Part,
     PredicateLoss,
     Receipt,
@@ -112,6 +113,7 @@ def balances_of(
     deployment: Deployment,
     analyst: Analyst,
     views: Iterable[TupleRow] = (),
+    limited: Iterable[TupleRow] = (),
 ) -> Balances:
     """What is spent so far, and what is lent."""
     by_scope = {scope: Balance(amount, delta) for scope, amount, delta in rows}
@@ -122,6 +124,7 @@ def balances_of(
         views={int(row[1]): View(int(row[1]), row[2], row[3], row[4]) for row in views},
         lending=_lending(lent or [], deployment, analyst.name),
         coalition=None if group is None else Balance(group, group_delta),
+        relations={int(row[0]): Limited(*row[1:]) for row in limited},
     )
 
 

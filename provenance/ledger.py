@@ -100,7 +100,9 @@ class Ledger(Outlook):
                 views = {view: released for view, (_, released) in parts.items()}
                 counted = counting.count(quoted, loss.amount, table)
                 try:
-                    balances = accountant.admit(deployment, analyst, before, loss, table, views, counted)
+                    balances = accountant.admit(
+                        *(deployment, analyst, before, loss, table, views, counted, charge.relation_id)
+                    )
                 except (LimitReached, NotActive) as refusal:
                     if isinstance(refusal, LimitReached) and not attempt.decides(counting):
                         raise Again from None
@@ -208,6 +210,7 @@ class Ledger(Outlook):
             more = await conn.execute(sql.CIRCUMSTANCES, {"analyst": name, "charge": seen and seen.charge})
             layers = await conn.execute(sql.LAYERS, (wanted,))
             relations = [await conn.execute(sql.RELATION, (charge.relation_id,)) for charge in charges]
+            limited = await conn.execute(sql.LIMITED, ([charge.relation_id for charge in charges],))
             answered = [
                 await conn.execute(sql.ANSWERED, entries.same_of(each)) for each in charges if each.accuracy is not None
             ]
@@ -221,7 +224,8 @@ class Ledger(Outlook):
             if any([await each.fetchone() is not None for each in answered]):
                 raise StaleSynopsis("the question was answered meanwhile", hint="Ask again: it is free.")
             opened = await views.fetchall() if views is not None else []
-            balances = entries.balances_of(await locked.fetchall(), circumstances, deployment, analyst, opened)
+            totals, bounded = await locked.fetchall(), await limited.fetchall()
+            balances = entries.balances_of(totals, circumstances, deployment, analyst, opened, bounded)
             counting = Counting(entries.stands_of(await layers.fetchall()))
         ids = iter([int(row[1]) for row in opened])
         rows: list[Statement] = []
@@ -232,7 +236,7 @@ class Ledger(Outlook):
             counted = counting.count(quoted, charge.loss.amount, charge.table_amount)
             try:
                 balances = accountant.admit(
-                    *(deployment, analyst, balances, charge.loss, charge.table_amount, own, counted)
+                    *(deployment, analyst, balances, charge.loss, charge.table_amount, own, counted, charge.relation_id)
                 )
             except LimitReached:
                 if attempt.decides(counting):
@@ -267,13 +271,15 @@ class Ledger(Outlook):
             state = await conn.execute(sql.STATE, (charge.analyst,))
             more = await conn.execute(sql.CIRCUMSTANCES, {"analyst": charge.analyst, "charge": seen and seen.charge})
             layers = await conn.execute(sql.LAYERS, (entries.layers_wanted(layers_of(charge), self.bounds),))
+            limited = await conn.execute(sql.LIMITED, ([charge.relation_id],))
             question = await conn.execute(sql.HELD, (receipt.id, charge.analyst, *versions, charge.fingerprint))
             views = await conn.execute(sql.HELD_VIEWS, (receipt.id,)) if charge.parts else None
             circumstances = _vouched(seen, await more.fetchone())
             deployment, analyst = entries.state_of(await state.fetchone(), charge.analyst)
             row = await question.fetchone()
             parts = await views.fetchall() if views is not None else []
-            balances = entries.balances_of(await locked.fetchall(), circumstances, deployment, analyst, parts)
+            totals, bounded = await locked.fetchall(), await limited.fetchall()
+            balances = entries.balances_of(totals, circumstances, deployment, analyst, parts, bounded)
             counting = Counting(entries.stands_of(await layers.fetchall()))
         if row is None:
             raise SettlementError(f"charge {receipt.id} is no reservation of this question")

@@ -46,6 +46,11 @@ FROM (SELECT) one LEFT JOIN LATERAL (
 
 RELATION = "SELECT data_version, label FROM provenance.relation WHERE id = %s AND active"
 
+# The relations that have a limit of their own, with what no unit of them has lost more than.
+LIMITED = """
+SELECT r.id, r.label, r.epsilon_limit, provenance.spent_on(r.id) FROM provenance.relation r
+WHERE r.id = ANY(%s) AND r.epsilon_limit IS NOT NULL"""
+
 OPEN_VIEWS = "SELECT place, view, label, epsilon_limit, amount FROM provenance.open_views(%s)"
 
 # As open_views, but nothing is made and nothing is locked: a view that is not there has lost nothing.

@@ -68,6 +68,15 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
+class Limited:
+    """A relation with a limit of its own: no unit of it has lost more than ``spent``, in coin."""
+
+    label: str
+    epsilon_limit: Decimal
+    spent: Decimal
+
+
+@dataclass(frozen=True, slots=True)
 class Grant:
     """A budget that somebody lends to the analyst, in coin."""
 
@@ -95,6 +104,7 @@ class Balances:
     views: Mapping[int, View] = field(default_factory=dict)  # by id: those that the charge names
     lending: Lending = field(default_factory=Lending)
     coalition: Balance | None = None  # what the analysts who may collude with this one have learned
+    relations: Mapping[int, Limited] = field(default_factory=dict)  # by id: those that have a limit of their own
 
 
 @dataclass(frozen=True, slots=True)

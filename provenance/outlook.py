@@ -132,11 +132,13 @@ class Outlook:
                 totals = await conn.execute(sql.BALANCES, (analyst,))
                 more = await conn.execute(sql.CIRCUMSTANCES, {"analyst": analyst, "charge": None})
                 layers = await conn.execute(sql.LAYERS, (entries.layers_wanted(wanted, self.bounds),))
+                limited = await conn.execute(sql.LIMITED, ([charge.relation_id for charge in charges],))
                 views = await conn.execute(sql.LOOK_AT_VIEWS, (entries.wanted(parts),)) if parts else None
                 deployment, who = entries.state_of(await state.fetchone(), analyst)
                 counting = Counting(entries.stands_of(await layers.fetchall()))
                 found = await views.fetchall() if views is not None else []
-                balances = entries.balances_of(await totals.fetchall(), await more.fetchone(), deployment, who, found)
+                spent, others, bounded = await totals.fetchall(), await more.fetchone(), await limited.fetchall()
+                balances = entries.balances_of(spent, others, deployment, who, found, bounded)
             counts = [
                 counting.count(quoted, charge.loss.amount, charge.table_amount)
                 for charge, quoted in zip(charges, quotes, strict=True)
@@ -145,7 +147,8 @@ class Outlook:
             try:
                 for charge, counted in zip(charges, counts, strict=True):
                     balances = accountant.admit(
-                        *(deployment, who, balances, charge.loss, charge.table_amount, None, counted)
+                        *(deployment, who, balances, charge.loss, charge.table_amount, None, counted),
+                        relation=charge.relation_id,
                     )
                 for place, view, *_ in found:
                     balances = accountant.admit(

@@ -45,7 +45,7 @@ SELECT d.registry_version, r.id, r.schema, r.name, r.kind, r.unit_column, r.max_
                         '{}')
         FROM provenance.attribute a WHERE a.relation_id = r.id),
        (SELECT coalesce(jsonb_agg(jsonb_build_array(to_jsonb(v.dimensions), v.measure) ORDER BY v.id), '[]')
-        FROM provenance.view v WHERE v.relation_id = r.id AND v.registered)
+        FROM provenance.view v WHERE v.relation_id = r.id AND v.registered), r.noise_magnitude
 FROM provenance.deployment d LEFT JOIN provenance.relation r ON r.active
 ORDER BY r.schema, r.name"""
 
@@ -286,4 +286,5 @@ def _relation(row: TupleRow, attributes: Mapping[str, Attribute], rules: Constra
         unique=frozenset(rules.unique),
         references=tuple(rules.references),
         histograms=tuple(Histogram(tuple(dimensions), measure) for dimensions, measure in row[10]),
+        noise_magnitude=row[11],
     )

@@ -1,7 +1,8 @@
 """A HAVING that a staged mechanism decides: the plan of it, before anything is read.
 
 Which questions are staged: those with a HAVING over public groups, unless the analyst fixed the price
-(``veil.epsilon``) or asked for ``tslm``, whose price is fixed; then each statistic has its share beforehand.
+(``veil.epsilon``) or asked for ``tslm``, whose price is fixed, or the administrator fixed the noise of the relation;
+then each statistic has its share beforehand.
 """
 
 from __future__ import annotations
@@ -102,13 +103,15 @@ def is_staged(question: Question, domain: Cells | None, wishes: Wishes) -> bool:
             "veil.epsilon fixes the price of a decision, which only tslm can do",
             hint="RESET veil.epsilon and bound the price with veil.max_epsilon, or SET veil.mechanism = auto.",
         )
-    if (domain is None or wishes.mechanism == _FIXED) and (named or wishes.mirror):
+    fixed = question.relation.noise_magnitude is not None
+    if (domain is None or fixed or wishes.mechanism == _FIXED) and (named or wishes.mirror):
         why = "over keys without a declared domain" if domain is None else "with tslm"
+        why = "on a relation with fixed noise" if fixed else why
         raise NotAnswered(
             f"a decision {why} has a fixed price and bounds beta only",
             hint="SET veil.mechanism = auto and RESET veil.certify; declared domains are decided with both bounds.",
         )
-    return domain is not None and wishes.mechanism != _FIXED and wishes.accuracy.epsilon is None
+    return domain is not None and not fixed and wishes.mechanism != _FIXED and wishes.accuracy.epsilon is None
 
 
 def decided(

@@ -285,7 +285,9 @@ def _price(
 ) -> Plan:
     coin, touched, converted = house.coin, sensitivity(question), house.versions.conversion_delta
     payment = _payment(question, house) if any(key.open for key in question.keys) else None
-    accuracy = wishes.accuracy.shared(decisions)
+    accuracy, fixed = wishes.accuracy.shared(decisions), question.relation.noise_magnitude
+    if fixed is not None:
+        accuracy = accuracy.capped()
     nobody = domain is not None and not domain.size  # WHERE leaves out every group
     probe = is_probe(taken.block) or _of_nothing(question) or nobody
     staged = None
@@ -297,6 +299,8 @@ def _price(
         asked.append(Ask(1, accuracy.margin.lattice(1), False, True))
     longest = max((len(part) for part in prime_implicants(question.having)), default=1) if question.having else 1
     priced = partial(apportion, asked, longest=longest, touched=touched.cells, coin=coin, delta=converted)
+    if fixed is not None:
+        priced = partial(priced, magnitude=fixed)
     dear = None
     try:
         given = priced(accuracy)

@@ -79,6 +79,7 @@ class Relation:
     unique: frozenset[tuple[str, ...]] = frozenset()  # sorted column names of primary keys and unique constraints
     references: tuple[Reference, ...] = ()
     histograms: tuple[Histogram, ...] = ()  # registered views
+    noise_magnitude: Decimal | None = None  # of every number, in multiples of what one unit moves; None: not fixed
 
     @property
     def qualified(self) -> str:

@@ -17,7 +17,7 @@ from mechanisms.grid import Grid
 from mechanisms.interval import deviation, half_width
 from mechanisms.loss import Coin, round_up
 from mechanisms.noise import MAX_SIGMA2, DiscreteGaussian, DiscreteLaplace
-from mechanisms.number import CELLS, SMALLEST_RHO, number_at, number_for
+from mechanisms.number import CELLS, SMALLEST_RHO, number_at, number_for, price_of_magnitude
 from mechanisms.release import release
 from mechanisms.threshold import Share
 from mechanisms.values import Exact
@@ -148,3 +148,14 @@ def test_deviations_are_those_of_the_law() -> None:
             else np.exp(-float(noise.rate) * np.abs(reach))
         )
         assert noise.deviation == pytest.approx(float(np.sqrt(np.sum(reach**2 * law) / np.sum(law))), rel=1e-9)
+
+
+@pytest.mark.parametrize("coin", list(Coin))
+@pytest.mark.parametrize(("sensitivity", "magnitude"), [(1, "3"), (1, "40"), (1, "2000"), (7, "40"), (500, "12.5")])
+def test_noise_of_a_magnitude_is_that_large_on_average(coin: Coin, sensitivity: int, magnitude: str) -> None:
+    share = number_at(coin, sensitivity, price_of_magnitude(coin, Decimal(magnitude)), Decimal("0.95"))
+    wide = share.grid.sensitivity / share.grid.parts
+    # E|X| is the sum of P[|X| >= n], n = 1, 2, ...; the tails are exact, and beyond this reach nothing is left.
+    scale = int(float(magnitude) * sensitivity / wide)
+    mean = wide * 2 * sum(float(share.noise.tail(n)) for n in range(1, 12 * scale + 20))
+    assert mean == pytest.approx(float(magnitude) * sensitivity, rel=0.02)
