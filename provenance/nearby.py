@@ -12,7 +12,7 @@ from mechanisms.values import Lattice
 from provenance.combine import Synopsis, from_answers, from_synopsis
 from provenance.extent import Extent, Interval, Members
 from provenance.region import Region
-from provenance.relax import Relaxed, relax
+from provenance.relax import Price, Relaxed, relax
 from provenance.released import Released
 from provenance.shape import Shape
 from provenance.space import MOST_MEMBERS, Axis, Box, Listed, Opaque, Space, Span, Steps
@@ -102,6 +102,16 @@ class Nearby:
         if any(told[place] != box[place] for place in places):
             return None
         return replace(best, error=self._plain.error(told, box))
+
+    def patched(self, asked: Region, price: Price, variance: Fraction) -> Relaxed | None:
+        """The nearest compound with pieces that may be bought, each with this variance; None if none helps.
+
+        *Guarantee*: depends on regions, variances and prices only.
+        """
+        if not self._additive or not self._fits(asked):
+            return None
+        found = relax(self._released, asked, price=price, patch_variance=variance)
+        return found if found is not None and found.patches else None
 
     def _add(self, fact: Fact) -> None:
         boxes: dict[Box, int] = {}

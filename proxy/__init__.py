@@ -22,7 +22,9 @@ The route of one question, in the order of the files::
     turns           whoever asks the same at the same time waits for the first
     numbers         what comes from synopses: reuse, derive, refine or measure; ``free``: what costs nothing
     reuse           a decision on noise that was shown before, if the analyst says so
-    relaxed         where a limit refuses a number, and the analyst wishes it: that of a nearby region that is known
+    relaxed         where a limit refuses a number, and the analyst wishes it: that of a nearby region that is known;
+                    ``patched``: with pieces of it that may still be bought
+    alone           numbers that are in no synopsis are filed, so that others can be put together from them
     staging         a decision in stages: each reserves before it looks, and at the end what was reached is settled
     rows            released numbers as the rows of an answer
     explain         EXPLAIN instead: the plan itself, for nothing

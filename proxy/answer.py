@@ -11,13 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import reduce
 
 import numpy as np
 
 from mechanisms.course import Course
 from mechanisms.errors import Refusal
+from mechanisms.loss import Loss, epsilon_of
 from mechanisms.release import Staged, release, release_found
 from mechanisms.values import Exact, Noisy
 from provenance.errors import LimitReached, StaleCatalog
@@ -25,11 +27,13 @@ from provenance.model import Charge, Felt, Part, PredicateLoss, Receipt, Remaini
 from provenance.reach import reach
 from provenance.releases import Place
 from provenance.synopses import Sameness, Stored
+from proxy.alone import filed
 from proxy.asker import Answered, Asker, sameness
 from proxy.backend import Reader
 from proxy.bill import promised
 from proxy.conversation import Conversation
 from proxy.numbers import Ways, drawn, recalled, told, ways
+from proxy.patched import Buyer
 from proxy.plan import Plan, StatementPlan, shares_views
 from proxy.reading import Reading
 from proxy.relaxed import Unpaid, instead
@@ -78,8 +82,13 @@ async def answer(runtime: Runtime, asker: Asker, text: str, reading: Reading, sh
                 try:
                     answered, free = await _answer(runtime, asker, house, planned, reading, wishes, text, {})
                 except Unpaid as unpaid:
+                    buyer = Buyer(runtime, asker, house, reading, wishes, shadow.enumerate)
+                    bought = await _bought(buyer, planned, unpaid, text) if wishes.relax else {}
                     given = await instead(runtime, planned, wishes, unpaid)
-                    answered, free = await _answer(runtime, asker, house, planned, reading, wishes, text, given)
+                    answered, free = await _answer(
+                        *(runtime, asker, house, planned, reading, wishes, text),
+                        {same: (bought.get(same), stored) for same, stored in given.items()},
+                    )
             if free:
                 await remember(runtime, asker, house, planned, reading, shadow, wishes, text)
             return answered
@@ -98,11 +107,13 @@ async def _answer(
     reading: Reading,
     wishes: Wishes,
     text: str,
-    given: Mapping[Sameness, Stored],
+    given: Mapping[Sameness, tuple[Bought | None, Stored]],
 ) -> tuple[Answered, bool]:
     """The answer, and whether some of it was free and not stored; ``given`` stands for what cannot be paid."""
     known = [
-        given.get(sameness(asker, each)) or await known_to(runtime, asker, house, each, wishes.reuse)
+        given[same][1]
+        if (same := sameness(asker, each)) in given
+        else await known_to(runtime, asker, house, each, wishes.reuse)
         for each in planned.plans
     ]
     # By what makes questions the same: one that stands twice in a statement is paid once.
@@ -111,16 +122,70 @@ async def _answer(
         for each, stored in zip(planned.plans, known, strict=True)
         if stored is None and not each.free
     }
-    fresh: dict[Sameness, tuple[Paid | None, Stored]] = {}
-    asked: dict[Sameness, Asked] = {}
+    fresh: dict[Sameness, tuple[Paid | None, Stored]] = {
+        same: (bought.paid, replace(stored, facts={**stored.facts, "bought": bought.regions}))
+        for same, (bought, stored) in given.items()
+        if bought is not None
+    }
     free: dict[Sameness, Stored] = {}
-    remaining: Remaining | None = None
+    remaining = next((paid.remaining for paid, _ in fresh.values() if paid is not None), None)
     if any(each.staged is not None for each in owed.values()):
         left = (await runtime.ledger.remaining(asker.name)).epsilon
         owed = {same: each.within(left) for same, each in owed.items()}
     if owed:
-        asked, free = await _asked(runtime, asker, house, owed, text)
-        fresh.update((same, (None, stored)) for same, stored in free.items())
+        paid_for, free, left_after = await _pay(runtime, asker, house, owed, reading, text)
+        fresh.update(paid_for)
+        remaining = left_after or remaining
+    remaining = remaining or await runtime.standing.remaining(asker.name)
+    arrays: list[str] = []
+    notices: list[tuple[str, str]] = []
+    billed: set[Sameness] = set()
+    for each, part, before in zip(planned.plans, planned.parts, known, strict=True):
+        same = sameness(asker, each)
+        paid_, stored_ = fresh.get(same, (None, before)) if not each.free else (None, None)
+        paid_ = paid_ if same not in billed else None
+        billed.add(same)
+        top = planned.top is each.cut.block
+        columns, notice = rendered(each, part, stored_, wishes, top, house.shown).told(paid_, remaining, text)
+        arrays += columns
+        notices.append(notice)
+    return Answered(tuple(arrays), tuple(notices)), bool(free)
+
+
+@dataclass(frozen=True, slots=True)
+class Bought:
+    """Pieces that were paid for so that a question could be relaxed less."""
+
+    paid: Paid
+    regions: list[str]
+
+
+async def _bought(buyer: Buyer, planned: StatementPlan, unpaid: Unpaid, text: str) -> dict[Sameness, Bought]:
+    """Buy the pieces that bring refused questions nearer; those that cannot be had any more are left alone."""
+    found: dict[Sameness, Bought] = {}
+    for same, each in unpaid.owed.items() if not any(part.bounds for part in planned.parts) else ():
+        offer = await buyer.offer(each)
+        if offer is None:
+            continue
+        try:
+            fresh, _, left = await _pay(buyer.runtime, buyer.asker, buyer.house, offer.plans, buyer.reading, text)
+        except Unpaid:
+            continue  # others were quicker
+        losses = [paid.loss for paid, _ in fresh.values() if paid is not None]
+        if losses and left is not None:
+            total = reduce(Loss.__add__, losses)
+            epsilon = epsilon_of(total.coin, total.amount, each.conversion_delta)
+            found[same] = Bought(Paid(total, epsilon, left), offer.bought)
+    return found
+
+
+async def _pay(
+    runtime: Runtime, asker: Asker, house: House, owed: Mapping[Sameness, Plan], reading: Reading, text: str
+) -> tuple[dict[Sameness, tuple[Paid | None, Stored]], dict[Sameness, Stored], Remaining | None]:
+    """Pay for all of these together and measure them; the second part of the result is what was free."""
+    remaining: Remaining | None = None
+    asked, free = await _asked(runtime, asker, house, owed, text)
+    fresh: dict[Sameness, tuple[Paid | None, Stored]] = {same: (None, stored) for same, stored in free.items()}
     if asked:
         # The reader is there before the till: what cannot be read costs nothing.
         async with runtime.backend.reader() if any(one.looks for one in asked.values()) else nullcontext() as reader:
@@ -140,20 +205,7 @@ async def _answer(
                     raise
                 fresh[same] = paid, await runtime.synopses.keep(same, stored, receipt)
                 remaining = receipt.remaining if paid is None else paid.remaining
-    remaining = remaining or await runtime.standing.remaining(asker.name)
-    arrays: list[str] = []
-    notices: list[tuple[str, str]] = []
-    billed: set[Sameness] = set()
-    for each, part, before in zip(planned.plans, planned.parts, known, strict=True):
-        same = sameness(asker, each)
-        paid_, stored_ = fresh.get(same, (None, before)) if not each.free else (None, None)
-        paid_ = paid_ if same not in billed else None
-        billed.add(same)
-        top = planned.top is each.cut.block
-        columns, notice = rendered(each, part, stored_, wishes, top, house.shown).told(paid_, remaining, text)
-        arrays += columns
-        notices.append(notice)
-    return Answered(tuple(arrays), tuple(notices)), bool(free)
+    return fresh, free, remaining
 
 
 async def known_to(runtime: Runtime, asker: Asker, house: House, each: Plan, reuse: bool) -> Stored | None:
@@ -209,7 +261,9 @@ async def _told(
         assert reader is not None
         if one.course is not None:
             return await _decide(runtime, reader, receipt, one.plan, one.course, house, reading)
-        return Paid.at_once(receipt), Stored(await _measure(reader, receipt, one.plan, house, reading))
+        noisy = await _measure(reader, receipt, one.plan, house, reading)
+        await filed(runtime.releases, receipt, one.plan, noisy)
+        return Paid.at_once(receipt), Stored(noisy)
 
     async def measure(question: Question, domain: Cells) -> Exact:
         assert reader is not None

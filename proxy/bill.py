@@ -84,9 +84,10 @@ def bill(
             "expected_false": facts.get("expected_false"),
             "atoms": _atoms(each, groups.noisy, paid, facts),
             "statistics": [
-                None if share is None else _statistic(each, share, paid is not None) for share in each.shares
+                None if share is None else _statistic(each, share, paid is not None and "relaxed" not in facts)
+                for share in each.shares
             ],
-            **{name: facts[name] for name in ("ways", "promise", "relaxed") if name in facts},
+            **{name: facts[name] for name in ("ways", "promise", "relaxed", "bought") if name in facts},
             "reused": paid is None,
             "remaining_epsilon": float(shown(remaining.epsilon, ROUND_DOWN)),
         }
@@ -154,7 +155,11 @@ def sentence(entry: Bill) -> str:
     if fields["mechanism"] == "probe":
         return f"veil: the shape of an answer, at no cost; epsilon {left:g} left"
     if "relaxed" in fields:
-        return f"veil: the limit is reached; at no cost, from what you already know: {nearness(fields['relaxed'])}"
+        near = nearness(fields["relaxed"])
+        if "bought" in fields:
+            pieces = "; ".join(fields["bought"])
+            return f"veil: the limit is reached; with a piece for epsilon {fields['epsilon']:.4g} ({pieces}): {near}"
+        return f"veil: the limit is reached; at no cost, from what you already know: {near}"
     if fields["reused"]:
         return f"veil: answered from what you already know, at no cost; epsilon {left:g} left"
     return f"veil: {fields['mechanism']} spent epsilon {fields['epsilon']:.4g}; epsilon {left:g} left"

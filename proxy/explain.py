@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_DOWN, Decimal
+from fractions import Fraction
 from typing import Any
 
 from mechanisms.condition import And, Condition, Leaf, Or, atoms
@@ -18,6 +19,7 @@ from mechanisms.noise import DiscreteGaussian, DiscreteLaplace
 from mechanisms.threshold import Share
 from provenance.accountant import shown
 from provenance.model import Charge, Felt, Verdict
+from provenance.nearby import Near
 from provenance.reach import reach
 from provenance.synopses import Sameness
 from provenance.told import told
@@ -26,6 +28,7 @@ from proxy.asker import Answered, Asker, sameness
 from proxy.bill import nearness, shown_threshold
 from proxy.conversation import Conversation
 from proxy.numbers import Ways, ways
+from proxy.patched import Buyer, Offer
 from proxy.plan import Plan, StatementPlan, lattice_unit, shares_views
 from proxy.reading import Reading
 from proxy.relaxed import Relaxed, nearby
@@ -109,7 +112,8 @@ async def explain(
     asked = [one.charge(asker, house) for one in priced if one.expected.amount or one.expected.delta]
     verdict = await runtime.ledger.verdict(asked) if asked else Verdict(None, Decimal(0), Decimal(0))
     if verdict.refusal is not None:
-        priced = [await _with_nearby(runtime, asker, one) for one in priced]
+        buyer = Buyer(runtime, asker, house, reading, wishes, shadow.enumerate)
+        priced = [await _with_nearby(buyer, one) for one in priced]
     left = (await runtime.ledger.remaining(asker.name)).epsilon
     document = _document(planned, priced, house.seed, verdict, left, total)
     lines = [json.dumps([document], indent=2)] if explained.as_json else list(_lines(document))
@@ -118,9 +122,12 @@ async def explain(
     return Answered((array_text(lines),), ())
 
 
-async def _with_nearby(runtime: Runtime, asker: Asker, one: Priced) -> Priced:
+async def _with_nearby(buyer: Buyer, one: Priced) -> Priced:
     """The same, with what ``veil.on_exhausted = relax`` would tell instead."""
-    return one if one.known else replace(one, nearby=await nearby(runtime.releases, asker.name, one.plan))
+    if one.known:
+        return one
+    near, offer = await nearby(buyer.runtime.releases, buyer.asker.name, one.plan), await buyer.offer(one.plan)
+    return replace(one, nearby=near, offer=offer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +138,7 @@ class Priced:
     known: bool  # free, or answered before
     ways: Ways | None
     nearby: Relaxed | None = None
+    offer: Offer | None = None
 
     @property
     def expected(self) -> Loss:
@@ -221,8 +229,19 @@ def _question(one: Priced, seed: int, left: Decimal) -> dict[str, Any]:
         "Ways": [] if one.ways is None else _ways(one, one.ways),
         "Cost": {"worst": 0.0, "expected": 0.0, "delta": 0.0} if one.known else _cost(one, left),
         "Prices": _prices(one),
-        "Relaxed": [] if one.nearby is None else one.nearby.told(each),
+        "Relaxed": _relaxed(one),
     }
+
+
+def _relaxed(one: Priced) -> list[dict[str, Any]]:
+    """What relaxation would give: with pieces that would be bought, and what they cost, or without."""
+    offer, each = one.offer, one.plan
+    if offer is None:
+        return [] if one.nearby is None else one.nearby.told(each)
+    found = offer.relaxed
+    near = Near(found.region, found.error, found.variance, Fraction(0))
+    (entry,) = Relaxed(((near,),)).told(each)
+    return [{**entry, "bought": offer.bought, "charged": f"{offer.cost.normalize():f}"}]
 
 
 def _region(one: Priced) -> str:
@@ -361,7 +380,9 @@ def _lines(document: dict[str, Any]) -> Iterator[str]:
             yield f"  Usual price: epsilon {prices}"
         yield f"  Region: {question['Region']}"
         if question["Relaxed"]:
-            yield f"  Relaxed, if veil.on_exhausted says so: {nearness(question['Relaxed'])}"
+            pieces = "; ".join(question["Relaxed"][0].get("bought", ()))
+            price = f", with a piece that is bought ({pieces})" if pieces else ""
+            yield f"  Relaxed, if veil.on_exhausted says so{price}: {nearness(question['Relaxed'])}"
         if question["SQL"] is not None:
             yield f"  SQL: {question['SQL']}"
     charged = f"charged {document['Charged']} {document['Coin']}, counts {document['Counted']} of it"

@@ -1,7 +1,8 @@
 """An empty purse still gets an answer (``veil.on_exhausted = relax``): the number of a nearby region that is known.
 
 A count or a sum that a limit refuses is put together from releases that the analyst knows already. The notice and the
-bill tell the region that was really answered, how far it lies from the asked one, and the noise. It costs nothing.
+bill tell the region that was really answered, how far it lies from the asked one, and the noise. It costs nothing,
+unless a piece that is still within the limits is bought first (``proxy.patched``).
 Groups are decided by such numbers: each leans by what its noise exceeds with its part of beta.
 
 *Guarantee*: the answer is a function of public regions and of numbers that the analyst has been told already.
@@ -21,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.condition import And, Condition, Leaf, Or
+from mechanisms.loss import Coin
 from mechanisms.synopsis import estimate
 from mechanisms.values import Noisy
 from provenance.errors import LimitReached
@@ -67,25 +69,27 @@ class Relaxed:
         beta = float(each.beta) / max(len(part) for part in prime_implicants(having))
         tests = 0 if each.staged is None else len(each.staged.atoms)
         facts |= {"promise": _PROMISE, "betas": [beta] * tests, "uncertain": [None] * tests}
-        kept = self._holds(having, groups_of(each, noisy), beta)
+        kept = self._holds(having, groups_of(each, noisy), beta, each.loss.coin)
         return Stored(noisy, np.flatnonzero(kept).astype(np.int64), facts)
 
-    def _holds(self, condition: Condition[Atom], groups: Groups, beta: float) -> NDArray[np.bool_]:
+    def _holds(self, condition: Condition[Atom], groups: Groups, beta: float, coin: Coin) -> NDArray[np.bool_]:
         """Which groups are kept.
 
         *Guarantee*: a group whose told regions qualify is missed at one atom with probability beta at most: sums of
-        discrete Gaussians have Gaussian tails, P[X >= t] <= exp(-t^2 / 2 variance).
+        discrete Gaussians have Gaussian tails, P[X >= t] <= exp(-t^2 / 2 variance); any noise, such as that of a pure
+        ledger, has P[X >= t] <= variance / (variance + t^2) (Cantelli).
         """
         match condition:
             case Leaf(atom):
                 spread = np.array([float(near.variance) for near in self.rows[atom.statistic]])
-                shift = np.ceil(np.sqrt(2 * spread * math.log(1 / beta))).astype(np.int64)
+                reach = 2 * math.log(1 / beta) if coin is Coin.ZCDP else (1 - beta) / beta
+                shift = np.ceil(np.sqrt(spread * reach)).astype(np.int64)
                 beyond = (groups.noisy.row(atom.statistic) - thresholds(atom, groups.keys)) * atom.direction
                 return np.asarray(beyond >= -shift)
             case And(parts):
-                return reduce(np.logical_and, (self._holds(part, groups, beta) for part in parts))
+                return reduce(np.logical_and, (self._holds(part, groups, beta, coin) for part in parts))
             case Or(parts):
-                return reduce(np.logical_or, (self._holds(part, groups, beta) for part in parts))
+                return reduce(np.logical_or, (self._holds(part, groups, beta, coin) for part in parts))
 
     def told(self, each: Plan) -> list[dict[str, Any]]:
         """For each number the region that it really is of, the relaxation error, and the standard deviation."""
@@ -99,7 +103,7 @@ class Relaxed:
                 group = {"group": [key_text(column[cell]) for column in keys]} if keys else {}
                 entries.append(
                     {
-                        "aggregate": _unfiltered(each, statistic.terms[0][0]),
+                        "aggregate": unfiltered(each, statistic.terms[0][0]),
                         **group,
                         "region": told(near.region),
                         "error": float(near.error),
@@ -153,7 +157,7 @@ async def nearby(store: Releases, analyst: str, each: Plan) -> Relaxed | None:
 async def _row(store: Releases, analyst: str, question: Question, asked: Shape) -> tuple[Near, ...] | None:
     """One number near that of each group; groups stay apart, so that none is taken for another."""
     keys = {key.expression.name for key in question.keys if isinstance(key.expression, ColumnRef)}
-    facts = await _facts(store, analyst, question.relation, asked.summed)
+    facts = await facts_of(store, analyst, question.relation, asked)
     return await asyncio.to_thread(_nearest, question, facts, asked, keys)
 
 
@@ -170,9 +174,9 @@ def _nearest(question: Question, facts: Sequence[Fact], asked: Shape, keys: Set[
     return tuple(found)
 
 
-async def _facts(store: Releases, analyst: str, relation: Relation, summed: str) -> Sequence[Fact]:
-    """Everything that the analyst knows of one sum: of each view the best estimate."""
-    shapes = await store.shapes(analyst, relation.id, relation.data_version, summed, _MOST_VIEWS)
+async def facts_of(store: Releases, analyst: str, relation: Relation, asked: Shape) -> Sequence[Fact]:
+    """Everything that the analyst knows of what a shape adds up: of each view the best estimate."""
+    shapes = await store.shapes(analyst, relation.id, relation.data_version, asked.summed, _MOST_VIEWS)
     held = await store.find(analyst, list(shapes))
     facts: list[Fact] = []
     for place, shape in shapes.items():
@@ -189,5 +193,6 @@ async def _facts(store: Releases, analyst: str, relation: Relation, summed: str)
     return facts
 
 
-def _unfiltered(each: Plan, measure: int) -> str:
+def unfiltered(each: Plan, measure: int) -> str:
+    """An aggregate as SQL writes it, without its FILTER."""
     return spelled.measure(each.question.measures[measure]).partition(" FILTER (WHERE ")[0]
