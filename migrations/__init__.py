@@ -19,4 +19,5 @@ A file that has been applied anywhere is never edited again (its checksum is rec
     0015_regions       what counts is the largest total over any point of the data domain
     0016_shapes        what releases are pictures of
     0017_static        limits of relations, and relations with fixed noise
+    0018_levels        a decision that is settled leaves each group with its own level
 """

@@ -59,6 +59,7 @@ class Quote:
     parts: tuple[Part, ...]  # the same by region, without the sign
     after: Decimal
     exact: bool  # no smaller bound would be one
+    gained: tuple[Part, ...] = ()  # what parts of the region bear instead, where a settlement gives all of it back
 
     @property
     def everywhere(self) -> bool:
@@ -193,6 +194,32 @@ class Bounds:
         )
         return Quoted(tuple((where, amount, table) for where, _, _ in felt), *quotes)
 
+    def levelled(self, charge: Charge, paid: Decimal, back: Decimal, levels: Sequence[Part]) -> Quoted | None:
+        """A settlement after which each of these disjoint parts of the question's region bears its own level.
+
+        None where that is not booked, and the whole region bears what the question reached: nothing is given back, the
+        books would have to call a part by a wider name, or the database loses less than the analyst learns.
+
+        *Guarantee*: no more is counted than without the levels.
+        """
+        layers, felt = [self.kept(layer) for layer in layers_of(charge)], self._felt(charge)
+        told = [(_bookable(region, layers), level) for region, level in levels]
+        if len(felt) != 1 or charge.table_amount != charge.loss.amount or told != list(levels) or not back:
+            return None
+        region, gained = felt[0][0], tuple((part, level) for part, level in levels if level)
+        quotes = []
+        for layer in layers_of(charge):
+            kept = self.kept(layer)
+            known = kept.amounts.get(region.text, _NONE) >= paid
+            after = kept.overlap.bound()
+            if known:
+                plain = kept.overlap.without([(region, back)])
+                after = min(plain, kept.overlap.exchanged([(region, paid)], gained))
+            version = kept.version if known else -1
+            quotes.append(Quote(layer, version, back.copy_negate(), ((region, paid),), after, True, gained))
+        moved = [(region, paid.copy_negate(), paid.copy_negate()), *((part, level, level) for part, level in gained)]
+        return Quoted(tuple(moved), *quotes) if gained else None
+
     def tighten(self, layers: Iterable[Layer]) -> None:
         """Look for smaller bounds."""
         for layer in layers:
@@ -208,6 +235,8 @@ class Bounds:
                 move = EXACT.add if quote.amount > 0 else EXACT.subtract
                 for region, weight in quote.parts:
                     kept.change(region.text, region, move(kept.amounts.get(region.text, _NONE), weight))
+                for region, weight in quote.gained:
+                    kept.change(region.text, region, EXACT.add(kept.amounts.get(region.text, _NONE), weight))
                 kept.version += 1
                 kept.alone += 1
             elif not fitted:

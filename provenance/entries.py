@@ -231,13 +231,15 @@ def stage_of(
     counted: tuple[Decimal, Decimal],
     question: int,
 ) -> tuple[Any, ...]:
-    """The parameters of ``ledger_sql.FOLLOW``; a settlement's amounts are what it gives back, with a minus."""
+    """The parameters of ``ledger_sql.FOLLOW``, or of ``LEVELS`` where parts gain; what is given back has a minus."""
     sign = Decimal.copy_negate if stage is Stage.SETTLE else Decimal.copy_abs
+    moved = quoted.felt if quoted.own.gained else [(region, sign(loss.amount), table) for region, _, _ in quoted.felt]
     return (
         *(stage.value, sign(loss.amount), sign(loss.delta), epsilon, Jsonb(dict(bill)), table),
         *([amount for amount, _ in parts.values()], [released for _, released in parts.values()]),
         *(list(grants), [sign(amount) for amount in grants.values()]),
-        *([sign(loss.amount) for _ in quoted.felt], [table for _ in quoted.felt], *counted, question),
+        *((quoted.regions,) if quoted.own.gained else ()),
+        *([amount for _, amount, _ in moved], [released for _, _, released in moved], *counted, question),
     )
 
 

@@ -41,6 +41,7 @@ from provenance.model import (
     Stage,
 )
 from provenance.outlook import Again, Attempt, Outlook, Pool, connected
+from provenance.region import EVERYWHERE, Part
 
 Statement = tuple[str, Sequence[Any]]
 
@@ -129,8 +130,12 @@ class Ledger(Outlook):
         epsilon: Decimal | None = None,
         bill: Mapping[str, Any] | None = None,
         groups: PredicateLoss | None = None,
+        levels: Sequence[Part] = (),
     ) -> Settled:
         """Give back what was reserved and not reached; after it the question's net is ``reached``.
+
+        ``levels`` says what disjoint parts of the question's region have lost, where that is less for some of them;
+        what lies in none of them has lost nothing.
 
         *Guarantee*: at most what the receipt proves comes back, and only once. What the receipt does not prove (a
         reservation whose COMMIT was lost) stays spent; if this settlement's own fate is unknown, it counts as not made.
@@ -139,15 +144,21 @@ class Ledger(Outlook):
         if groups is not None and groups.most > reached.amount:
             raise SettlementError(f"a group lost {groups.most} in a question that reached {reached.amount}")
         foreseen = Held.foreseen(receipt).grown(receipt.charge, reached.amount)[0]
+        _check(levels, reached, receipt.charge)
 
         async def turn(attempt: Attempt) -> Settled:
             amount = back.amount.copy_negate()
             quoted = self.bounds.more(receipt.charge, amount, foreseen)
+            levelled = (
+                self.bounds.levelled(receipt.charge, receipt.paid.amount, back.amount, levels) if levels else None
+            )
             async with self._transaction() as conn:
                 deployment, analyst, balances, held, counting = await self._held(conn, receipt)
                 net = accountant.less(held.loss, back)
                 table, parts = held.grown(receipt.charge, net.amount)
                 quoted = _about(quoted, held, receipt.charge, amount, table)
+                if levelled is not None and net == reached and levelled.regions[:1] == list(held.regions):
+                    quoted = levelled
                 counted = counting.count(quoted, amount, table)
                 if not (attempt.last or counting.fits or quoted.own.everywhere):
                     raise Again
@@ -157,7 +168,7 @@ class Ledger(Outlook):
                 row = entries.stage_of(
                     *(Stage.SETTLE, back, own, bill or {}, table, parts, given, quoted, counted, receipt.id)
                 )
-                rows: list[Statement] = [(sql.FOLLOW, row)]
+                rows: list[Statement] = [(sql.LEVELS if quoted.own.gained else sql.FOLLOW, row)]
                 if groups is not None:
                     rows.append((sql.LOSSES, entries.losses_of(receipt.id, groups)))
                 await self._committed(conn, rows, (deployment, analyst), balances, counting)
@@ -342,6 +353,16 @@ def _expect_one(rows: Sequence[TupleRow]) -> None:
 def _about(quoted: Quoted, held: Held, charge: Charge, amount: Decimal, table: Decimal) -> Quoted:
     """The quote, if it is about the regions that the question was booked on."""
     return quoted if quoted.regions == list(held.regions) else blind(charge, held.regions, amount, table)
+
+
+def _check(levels: Sequence[Part], reached: Loss, charge: Charge) -> None:
+    """No part has lost more than the question reached, and a unit lies in one of them at most."""
+    whole = charge.felt[0].region if len(charge.felt) == 1 else EVERYWHERE
+    for place, (region, level) in enumerate(levels):
+        if not 0 <= level <= reached.amount or region.empty or region.intersection(whole) != region:
+            raise SettlementError(f"{level} is no level of a part of a question that reached {reached.amount}")
+        if any(not region.disjoint(other) for other, _ in levels[place + 1 :]):
+            raise SettlementError("the parts of a question that have lost different amounts are disjoint")
 
 
 def _told(detail: str | None, receipt: Receipt, deployment: Deployment) -> str:

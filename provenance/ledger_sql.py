@@ -129,6 +129,9 @@ SELECT c.analyst, c.relation, c.relation_id, c.data_version, c.registry_version,
        c.mechanism, c.coin, c.id, c.views, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, c.regions, %s, %s, %s, %s
 FROM provenance.charge c WHERE c.id = %s RETURNING id, encode(hash, 'hex'), at::text"""
 
+# A settlement that says itself where it falls: parts of the region bear less than others from now on.
+LEVELS = FOLLOW.replace("c.regions, %s, %s, %s, %s\n", "%s, %s, %s, %s, %s\n")
+
 LOSSES = """
 INSERT INTO provenance.charge_loss (charge, levels, level_of, groups, min_entropy)
 VALUES (coalesce(%s, currval('provenance.charge_id_seq')), %s, %s, %s, %s) RETURNING charge, NULL, NULL"""

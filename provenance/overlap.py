@@ -112,10 +112,22 @@ class Overlap:
         try:
             return self.give_back(parts, work)
         finally:
-            for number, weight in enumerate(before):
-                if self._weights.each[number] != weight:
-                    self._weights.change(number, weight)
-            self._bound, self._heavy, self.version = kept
+            self._restore(before, kept)
+
+    def exchanged(self, parts: Sequence[Part], gained: Sequence[Part], work: int = WORK_OF_A_CHARGE) -> Decimal:
+        """What the bound will be once some parts are given back and others come instead; nothing changes."""
+        before, kept = self._weights.each.copy(), (self._bound, self._heavy, self.version)
+        try:
+            self.give_back(parts, work)
+            return self.after(gained, work)
+        finally:
+            self._restore(before, kept)
+
+    def _restore(self, weights: Sequence[int], kept: tuple[int, Region | None, int]) -> None:
+        for number, weight in enumerate(weights):
+            if self._weights.each[number] != weight:
+                self._weights.change(number, weight)
+        self._bound, self._heavy, self.version = kept
 
     def give_back(self, parts: Sequence[Part], work: int = WORK_FROM_SCRATCH) -> Decimal:
         """Take weight off regions that bear it, as a settlement does; the old bound stays safe, and is made smaller."""

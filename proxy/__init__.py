@@ -25,6 +25,7 @@ The route of one question, in the order of the files::
     relaxed         where a limit refuses a number, and the analyst wishes it: that of a nearby region that is known;
                     ``patched``: with pieces of it that may still be bought
     alone           numbers that are in no synopsis are filed, so that others can be put together from them
+    levels          where what each group of a decision has lost falls
     staging         a decision in stages: each reserves before it looks, and at the end what was reached is settled
     rows            released numbers as the rows of an answer
     explain         EXPLAIN instead: the plan itself, for nothing

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from functools import reduce
+from functools import partial, reduce
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from proxy.asker import Answered, Asker, sameness
 from proxy.backend import Reader
 from proxy.bill import promised
 from proxy.conversation import Conversation
+from proxy.levels import levels
 from proxy.numbers import Ways, drawn, recalled, told, ways
 from proxy.patched import Buyer
 from proxy.plan import Plan, StatementPlan, shares_views
@@ -313,7 +314,8 @@ async def _decide(
         values[np.ix_(shown, kept)] = numbers.values[:, kept]
     each_group = each.loss.amount / each.contribution.cells
     facts = promised(decision)
-    paid = await settle(runtime.ledger, receipt, staged, each.loss, decision, facts, each_group, delta)
+    where = partial(levels, each)
+    paid = await settle(runtime.ledger, receipt, staged, each.loss, decision, facts, each_group, delta, where)
     return paid, Stored(Noisy(values), kept, facts)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -27,6 +27,7 @@ from provenance.accountant import shown
 from provenance.errors import LimitReached, NotActive, NotSettledError
 from provenance.ledger import Ledger
 from provenance.model import PredicateLoss, Receipt, Remaining
+from provenance.region import Part
 
 log = logging.getLogger("pgveil")
 
@@ -85,13 +86,17 @@ async def settle(
     bill: Mapping[str, Any],
     numbers: Decimal,
     delta: Decimal,
+    levels: Callable[[PredicateLoss], Sequence[Part]] = lambda groups: (),
 ) -> Paid:
-    """Give back what was not reached; ``numbers`` is what each kept group lost beside the decision."""
+    """Give back what was not reached; ``numbers`` is what each kept group lost beside the decision.
+
+    ``levels`` tells where what groups lost falls.
+    """
     spent = staged.spent()
     reached = Loss(spent.coin, spent.amount + fixed.amount, fixed.delta)
     groups = predicate_loss(*staged.cells(), decision.kept, numbers, spent.coin, delta)
     try:
-        settled = await ledger.settle(receipt, reached, None, bill, groups)
+        settled = await ledger.settle(receipt, reached, None, bill, groups, levels(groups))
     except NotSettledError:
         log.error("charge %s could not be settled: all that was reserved stays spent", receipt.id)
         return Paid.at_once(receipt)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
-from decimal import Decimal, localcontext
+from decimal import ROUND_DOWN, Decimal, localcontext
 from fractions import Fraction
 from random import Random
 from typing import Any
@@ -14,7 +14,8 @@ import psycopg
 from overlap_sets import POINTS, region
 
 from mechanisms.loss import QUANTUM, Coin, Loss
-from provenance.model import Charge, Felt
+from provenance.extent import Members
+from provenance.model import Charge, Felt, Receipt
 from provenance.region import EVERYWHERE, Region, coin
 
 UNLIMITED = "UPDATE provenance.deployment SET epsilon = 1000000; UPDATE provenance.analyst SET epsilon_limit = 1000000"
@@ -54,6 +55,17 @@ def random_charge(random: Random, where: tuple[int, int, int, str], analyst: str
         table = random.choice((amount, amount, Decimal(0), (amount / 2).quantize(QUANTUM)))
         felt.append((random.choice((region(random, attributes), EVERYWHERE)), amount, table))
     return charge_on(where, analyst, *felt, staged=staged)
+
+
+def some_levels(random: Random, receipt: Receipt, reached: Decimal) -> list[tuple[Region, Decimal]]:
+    """Parts of a question's region, told apart on one attribute, each with a level of its own."""
+    whole, name = receipt.charge.felt[0].region, random.choice("ab")
+    found = []
+    for members in ((0, 1), (2,), (3, 5)):
+        part = whole.intersection(Region.of({name: Members.of(*members)}))
+        if not part.empty:
+            found.append((part, (reached * random.randint(0, 3) / 3).quantize(QUANTUM, ROUND_DOWN)))
+    return found
 
 
 def weights(conn: psycopg.Connection[Any]) -> dict[Layer, dict[Region, Decimal]]:

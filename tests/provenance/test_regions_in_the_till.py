@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg import Connection
-from region_books import UNLIMITED, balances, charge_on, heaviest, place, random_charge, weights, wrong
+from region_books import UNLIMITED, balances, charge_on, heaviest, place, random_charge, some_levels, weights, wrong
 
 from mechanisms.loss import QUANTUM, Coin, Loss
 from provenance import accountant, bounds
@@ -301,7 +301,8 @@ async def stumble(random: Random, conn: Connection, ledgers: tuple[Slow, Slow], 
             case 1 | 2 if open_:
                 receipt = open_.pop(random.randrange(len(open_)))
                 reached = (receipt.paid.amount * random.randint(0, 4) / 4).quantize(QUANTUM)
-                await ledger.settle(receipt, Loss(Coin(where[3]), reached))
+                levels = some_levels(random, receipt, reached) if random.random() < 0.7 else ()
+                await ledger.settle(receipt, Loss(Coin(where[3]), reached), levels=levels)
             case 3:
                 conn.execute("SELECT provenance.refresh('patient')")
                 where = place(conn)

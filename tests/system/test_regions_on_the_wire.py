@@ -52,6 +52,9 @@ class Client:
         self._session.execute(text.encode())
         return Decimal(self.bills[-1]["charged"])
 
+    def set(self, name: str, value: str) -> None:
+        self._session.execute(f"SET veil.{name} = '{value}'".encode())
+
     def explain(self, text: str) -> dict[str, Any]:
         row = self._session.execute(f"EXPLAIN (FORMAT JSON) {text}".encode()).fetchone()
         assert row is not None
@@ -152,3 +155,38 @@ def test_cities_of_one_customer_add_up_and_what_is_constant_per_customer_does_no
     constant = [client.ask(f"SELECT count(*) FROM orders WHERE region = '{region}'") for region in regions]
     assert client.balance() == before + max(constant)
     assert client.explain(cities[0].replace("count(*)", "sum(amount)"))["Questions"][0]["Region"] == "everybody"
+
+
+@pytest.mark.parametrize(("mechanism", "shown"), [("auto", "disease, count(*)"), ("ppwlm", "disease")])
+def test_each_group_of_a_decision_bears_its_own_level(client: Client, house: str, mechanism: str, shown: str) -> None:
+    """Predicate-wise loss: the till knows what each group lost, and later questions on a group that lost little have
+    more room there than on one that lost all."""
+    client.set("mechanism", mechanism)
+    charged = client.ask(f"SELECT {shown} FROM patient_data GROUP BY disease HAVING count(*) > 1500")
+    with psycopg.connect(house) as conn:
+        row = conn.execute(
+            "SELECT max(id) FROM provenance.charge WHERE analyst = %s AND question_of IS NULL", (client.name,)
+        ).fetchone()
+        assert row is not None
+        lost = [row[1] for row in conn.execute("SELECT * FROM provenance.group_losses(%s) ORDER BY 1", row)]
+        felt = conn.execute(
+            "SELECT f.region, f.amount FROM provenance.felt f JOIN provenance.layer l ON l.id = f.layer"
+            " WHERE l.scope = 'analyst' AND l.name = %s AND f.amount > 0",
+            (client.name,),
+        ).fetchall()
+    names = [disease.name for disease in sorted(DISEASES, key=lambda disease: disease.name)]
+    parts = {name: amount for text, amount in felt for name in json.loads(text)["disease"]["in"]}
+    assert set(parts) == set(names) and len(lost) == 40 and len(set(lost)) >= 2 and 2 <= len(felt) <= 4
+    assert client.balance() == charged == max(lost) == max(parts.values())
+    assert sorted(parts.values()) >= sorted(lost) and min(parts.values()) < charged
+    for before, after in zip(sorted(lost), sorted(parts.values()), strict=True):
+        assert after >= before, "rounded up, if at all"
+    cheapest, dearest = min(parts, key=lambda name: parts[name]), max(parts, key=lambda name: parts[name])
+    foreseen = client.explain(of_disease(cheapest))
+    price = client.ask(of_disease(cheapest))
+    assert client.balance() == max(charged, parts[cheapest] + price) < charged + price
+    assert Decimal(foreseen["Counted"]) == client.balance() - charged
+    more = client.ask(of_disease(dearest))
+    assert client.balance() == max(charged, parts[cheapest] + price, parts[dearest] + more) == charged + more
+    with psycopg.connect(house) as conn:
+        assert conn.execute("SELECT broken, reason FROM provenance.verify_chain()").fetchone() == (None, None)
