@@ -14,6 +14,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from decision_problems import TREES, answered, decide, problem, truth
+from pace import pace
 from seeded_source import seeded
 
 from mechanisms import certify, decision, ladder
@@ -371,7 +372,7 @@ def test_a_hundred_thousand_groups_take_seconds_and_little_memory(coin: Coin) ->
     asked = problem(FOUR, 100_000, thresholds=(300,) * 4, coin=coin)
     started = time.process_time()
     decide(cert, asked, values, seeded("many"))
-    assert time.process_time() - started < 30
+    assert time.process_time() - started < 10 * pace(time.process_time)
     tracemalloc.start()
     decide(cert, asked, values, seeded("many"))
     _, peak = tracemalloc.get_traced_memory()
@@ -390,7 +391,7 @@ def test_six_hundred_groups_take_milliseconds(tree: Condition[int], coin: Coin) 
         started = time.process_time()
         decide(cert, asked, values, os.urandom)  # as in production
         taken.append(time.process_time() - started)
-    assert np.median(taken) < 0.3
+    assert np.quantile(taken, 0.25) < 0.050 * pace(time.process_time)
 
 
 def test_a_choice_too_cheap_for_any_noise_is_not_made() -> None:

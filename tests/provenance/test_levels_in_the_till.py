@@ -211,3 +211,20 @@ def test_a_till_that_forgets_the_levels_is_noticed(
     with pytest.raises(errors.CheckViolation):
         levels = [(sex("f"), 4 * ONE), (sex("m"), ONE)]
         run(swept, pools, lambda one, _: decided(one, on(books, EVERYWHERE, staged=True), 4 * ONE, levels))
+
+
+def test_the_example_of_the_thesis_costs_0_6_in_the_till(swept: str, books: Connection, pools: Pools) -> None:
+    """(0.1, 0.5) and then (0.5, 0.1) cost 0.6 in each of two predicates, where whole questions would cost 1.0."""
+    books.execute("UPDATE provenance.deployment SET coin = 'pure'")
+    books.execute("UPDATE provenance.analyst SET epsilon_limit = 1.05")
+    low, high = Decimal("0.1"), Decimal("0.5")
+
+    async def work(ledger: Ledger, other: Ledger) -> None:
+        for one, levels in ((ledger, (low, high)), (other, (high, low))):
+            receipt = await one.charge(on(books, EVERYWHERE, Decimal("0.55"), staged=True))
+            parts = [(sex("f"), levels[0]), (sex("m"), levels[1])]
+            await one.settle(receipt, Loss(Coin.PURE, high), levels=parts)
+        assert balances(books)["alice"] == balances(books)["table"] == Decimal("0.6")
+        assert not wrong(books)
+
+    run(swept, pools, work)
