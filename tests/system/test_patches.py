@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from decimal import Decimal
+from random import Random
 from typing import Any
 
 import psycopg
@@ -165,3 +166,25 @@ def test_rows_that_were_not_released_say_nothing_about_what_is_bought(new_asker:
         asker.number(ASKED)
         told.append({name: asker.bill[name] for name in ("bought", "charged", "relaxed", "epsilon", "reused")})
     assert told[0] == told[1] and told[0]["bought"] == [PIECE]
+
+
+def test_no_question_of_a_workload_ends_without_an_answer(new_asker: Callable[..., Asker]) -> None:
+    """The workload of the paper, in small: random rectangles, of which the limit lets only some through."""
+    asker, random = new_asker(), Random(8)
+    answered, relaxed, bought = 0, 0, 0
+    for _ in range(60):
+        low = random.randrange(0, 80)
+        where = f"age BETWEEN {low} AND {low + random.randrange(5, 21)}"
+        where += random.choice(("", " AND gender = 'female'", " AND disease_type IN ('viral', 'bacterial')"))
+        value = asker.number(where)
+        if "relaxed" not in asker.bill:
+            answered += 1
+            continue
+        (told,) = asker.bill["relaxed"]
+        relaxed, bought = relaxed + 1, bought + ("bought" in asker.bill)
+        assert 0 <= told["error"] < 0.5 and told["stddev"] < 5 * NOISE
+        # Laplace noise, and sums of three of it, are rarely so far off: once in 10^10 times.
+        assert abs(value - asker.true_count(told["region"])) < 17 * told["stddev"], told
+    assert answered > 5 and relaxed > 20 and bought > 0
+    row = asker.administer("SELECT spent, \"limit\" FROM provenance.relation_budget WHERE relation = 'patient_data'")
+    assert row[0] <= row[1]
