@@ -18,6 +18,11 @@ _BUDGET = """
 SELECT analyst, round(spent, 6), round("limit", 6), round("left", 6)
 FROM provenance.budget WHERE view = 'all' ORDER BY 1"""
 _TOTAL = 'SELECT round(spent, 6), round("limit", 6), round("left", 6) FROM provenance.total'
+_RELATIONS = """
+SELECT b.relation, round(b.spent, 6), round(b."limit", 6), round(b."left", 6),
+       coalesce(b.noise_magnitude::text, 'as asked')
+FROM provenance.relation_budget b JOIN provenance.relation r ON r.label = b.relation AND r.active
+WHERE r.epsilon_limit IS NOT NULL ORDER BY 1"""
 _DEPLOYMENT = "SELECT coin, epsilon, delta, allocation, registry_version FROM provenance.deployment"
 _CHARGES = """
 SELECT count(*), max(at)::timestamptz(0), (SELECT count(*) FROM provenance.view)
@@ -66,6 +71,7 @@ def status(settings: Settings) -> tuple[str, bool]:
             total = conn.execute(_TOTAL).fetchall()
             budget = conn.execute(_BUDGET).fetchall()
             replicas = conn.execute(_REPLICAS).fetchall()
+            relations = conn.execute(_RELATIONS).fetchall()
     except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
         lines.append("provenance  reachable, but not initialised: run pgveil init")
         return "\n".join(lines), False
@@ -81,6 +87,8 @@ def status(settings: Settings) -> tuple[str, bool]:
     lines.append(f"replicas    {len(replicas)} seen" + (f": {', '.join(named)}" if named else ""))
     rows = [*budget, *(("all together", *row) for row in total)]
     lines += ["", *_table(("analyst", "spent", "limit", "left"), rows)]
+    if relations:
+        lines += ["", *_table(("relation", "spent", "limit", "left", "noise"), relations)]
     return "\n".join(lines), listening and upstream and whole and not gaps
 
 

@@ -207,6 +207,14 @@ def test_status_is_a_table_of_health_replicas_and_budgets(pgveil: Run, proxy: Pr
     header = next(i for i, line in enumerate(lines) if line.startswith("analyst"))
     assert lines[header].split() == ["analyst", "spent", "limit", "left"]
     assert any(line.split()[0] == analyst and line.split()[1].startswith("0") for line in lines[header + 1 :])
+    with psycopg.connect(upstream, autocommit=True) as conn:
+        conn.execute("SELECT provenance.limit_relation('patient_data', 5, 100)")
+        told = pgveil("status", "--upstream", upstream, "--listen", f"127.0.0.1:{proxy.port}")
+        conn.execute("SELECT provenance.limit_relation('patient_data', NULL)")
+    *_, title, relation = told.out.splitlines()
+    assert title.split() == ["relation", "spent", "limit", "left", "noise"]
+    name, _, limit, _, noise = relation.split()
+    assert (name, float(limit), noise) == ("patient_data", 5, "100")
 
 
 def test_status_of_what_is_down_is_exit_1(pgveil: Run, database: str) -> None:
