@@ -314,7 +314,7 @@ async def _decide(
         values[np.ix_(shown, kept)] = numbers.values[:, kept]
     each_group = each.loss.amount / each.contribution.cells
     facts = promised(decision)
-    where = partial(levels, each)
+    where = partial(levels, each.question, domain, each.contribution.cells)
     paid = await settle(runtime.ledger, receipt, staged, each.loss, decision, facts, each_group, delta, where)
     return paid, Stored(Noisy(values), kept, facts)
 

@@ -8,25 +8,25 @@ from provenance.extent import Members
 from provenance.model import PredicateLoss
 from provenance.reach import key_extents, reach, separating
 from provenance.region import Part, Region
-from proxy.plan import Plan
+from sqlrewrite.cells import Cells
+from sqlrewrite.question import Question
 
 _MOST = 4
 """Parts of one decision: beyond, levels are rounded up to the next one that is kept."""
 _MOST_GROUPS = 2000
 
 
-def levels(each: Plan, groups: PredicateLoss) -> list[Part]:
+def levels(question: Question, cells: Cells, touched: int, groups: PredicateLoss) -> list[Part]:
     """Disjoint parts of the question's region with what a unit in each of them has lost; none: all lost the same.
 
-    For questions about rows that are grouped by one column: a row lies in one group, and one in no group of the domain
-    has lost nothing.
+    For questions about rows that are grouped by one column: a row lies in one group (a unit touches one cell), and one
+    in no group of the domain has lost nothing.
 
     *Guarantee*: no unit has lost more than the level of the part that it lies in.
     """
-    question, cells = each.question, each.cells
-    if cells is None or cells.size > _MOST_GROUPS or len(set(groups.levels)) < 2 or groups.groups != cells.size:
+    if cells.size > _MOST_GROUPS or len(set(groups.levels)) < 2 or groups.groups != cells.size:
         return []
-    if question.unit.column is not None or each.contribution.cells != 1 or len(cells.blocks) != 1:
+    if question.unit.column is not None or touched != 1 or len(cells.blocks) != 1:
         return []
     keys = key_extents(question, cells)
     if len(question.keys) != 1 or len(keys) != 1 or keys[0][0] not in separating(question):
@@ -44,6 +44,8 @@ def levels(each: Plan, groups: PredicateLoss) -> list[Part]:
         for level, values in members.items()
         if values
     ]
+    if any(region.intersection(around) != region for region, _ in parts):
+        return []  # a part that the books could not see to lie in the whole
     return [(region, level) for region, level in parts if not region.empty]
 
 

@@ -117,11 +117,15 @@ class Buyer:
         if self._looks > _MOST_LOOKS:
             return None
         try:
-            charges = [await self._charge(piece) for piece in (await self._plans(each, regions)).values()]
+            pieces = await self._plans(each, regions)
+            charges = {same: await self._charge(piece) for same, piece in pieces.items()}
         except Refusal:
             return None
-        cost = sum((charge.loss.amount for charge in charges), Decimal(0))
-        owed = [charge for charge in charges if charge.loss.amount]
+        for same, charge in charges.items():
+            if charge.loss.amount and await self.runtime.synopses.find(same) is not None:
+                return None  # known long since, and too long ago to be looked at: it cannot be paid for again
+        owed = [charge for charge in charges.values() if charge.loss.amount]
+        cost = sum((charge.loss.amount for charge in owed), Decimal(0))
         wanted, coin = self.wishes.accuracy, each.loss.coin
         most = wanted.max_epsilon if wanted.epsilon is None else wanted.epsilon
         if most is not None and cost and epsilon_of(coin, cost, each.conversion_delta) > most:
