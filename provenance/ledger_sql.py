@@ -20,7 +20,8 @@ SELECT d.coin, d.epsilon, d.delta, d.allocation, d.expansion, d.conversion_delta
 FROM provenance.deployment d LEFT JOIN provenance.analyst a ON a.name = %s"""
 
 # What else bears on a charge, in one row: the anchored row of the journal, gaps that nobody accepted, what the analysts
-# who may collude have learned (where there are groups), and what is lent to the analyst or by the analyst.
+# who may collude have learned (where there are groups), and what is lent to the analyst or by the analyst. What was
+# lost with a part of the ledger, of analysts that are not known, any of the groups may have learned.
 CIRCUMSTANCES = """
 SELECT (SELECT encode(c.hash, 'hex') FROM provenance.charge c WHERE c.id = %(charge)s),
        EXISTS (SELECT FROM provenance.gap g WHERE g.accepted_at IS NULL),
@@ -37,10 +38,12 @@ SELECT (SELECT encode(c.hash, 'hex') FROM provenance.charge c WHERE c.id = %(cha
         JOIN provenance.balance b ON b.scope = 'analyst' AND b.name = g.grantor
         WHERE g.grantor = %(analyst)s OR g.grantee = %(analyst)s)
 FROM (SELECT) one LEFT JOIN LATERAL (
-    SELECT sum(b.amount) AS amount, sum(b.delta) AS delta
+    SELECT sum(b.amount) + min(lost.amount) AS amount, sum(b.delta) + min(lost.delta) AS delta
     FROM provenance.analyst me
     JOIN provenance.analyst m ON m.coalition IS NOT DISTINCT FROM me.coalition
     JOIN provenance.balance b ON b.scope = 'analyst' AND b.name = m.name
+    CROSS JOIN (SELECT coalesce(sum(c.table_amount), 0) AS amount, coalesce(sum(c.delta), 0) AS delta
+                FROM provenance.charge c WHERE c.mechanism = 'gap' AND c.analyst IS NULL) lost
     WHERE me.name = %(analyst)s AND EXISTS (SELECT FROM provenance.coalition)
     HAVING (SELECT count(DISTINCT coalesce(o.coalition, '')) FROM provenance.analyst o) > 1) groups ON true"""
 

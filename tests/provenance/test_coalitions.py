@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from psycopg import Connection, errors
 
-from mechanisms.loss import Coin, amount_within
+from mechanisms.loss import Coin, Loss, amount_within
 from provenance.errors import LimitReached
 from provenance.ledger import Ledger
 from provenance.model import Charge, Part, Remaining
@@ -33,6 +33,11 @@ GROUPS = """
 INSERT INTO provenance.coalition VALUES ('inside', 'employees'), ('outside', 'another country');
 UPDATE provenance.analyst SET coalition = CASE name WHEN 'carol' THEN 'outside' ELSE 'inside' END;
 """
+
+# What the proxy that noticed it had seen of the protected database, and of no analyst.
+LOST = """
+SELECT provenance.report_gap(999, sha256('lost'), clock_timestamp(), 'zcdp', jsonb_build_object(
+    'table', jsonb_build_array(%s::text, '1e-12'), 'analysts', '{}'::jsonb), 'a proxy')"""
 
 
 @pytest.fixture
@@ -118,3 +123,18 @@ def test_who_has_learned_something_in_a_group_stays_in_it(
         equal.execute("UPDATE provenance.analyst SET coalition = 'nowhere' WHERE name = 'alice'")
     with pytest.raises(errors.ForeignKeyViolation):
         equal.execute("DELETE FROM provenance.coalition")
+
+
+def test_what_was_lost_of_nobody_known_counts_for_every_group(
+    ready: str, equal: Connection, pools: Pools, charge_of: ChargeOf
+) -> None:
+    """Attack: a ledger is restored, and the group that had spent everything begins anew beside the others."""
+    equal.execute(GROUPS)
+    equal.execute(LOST, (WHOLE - UNIT,))
+    equal.execute("SELECT provenance.accept_gap(id) FROM provenance.gap")
+    for name in ("alice", "carol"):
+        with pytest.raises(LimitReached, match="coalition"):
+            pay(ready, pools, charge_of(equal, 2 * UNIT, name))
+        assert pay(ready, pools, charge_of(equal, UNIT, name)).table < Decimal("1e-12")
+    with pytest.raises(LimitReached, match="the delta of the coalition"):
+        pay(ready, pools, replace(charge_of(equal, "0", "bob"), loss=Loss(Coin.ZCDP, Decimal(0), HALF)))
