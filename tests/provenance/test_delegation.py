@@ -220,3 +220,25 @@ def test_drawing_never_takes_more_than_a_grant_or_its_grantor_has(
     balances = Balances(Balance(amount), Balance(amount), lending=after)
     again = accountant.settle(balances, Loss(Coin.ZCDP, amount), grants=back).lending
     assert [each.left for each in again.grants] == [each.left for each in before.grants] and again.drawn == 0
+
+
+LOST = """
+SELECT provenance.report_gap(999, sha256('lost'), clock_timestamp(), 'zcdp', jsonb_build_object(
+    'table', jsonb_build_array(%(all)s::text, '0'),
+    'analysts', jsonb_build_object('alice', jsonb_build_array(%(all)s::text, '0'))), 'a proxy')"""
+
+
+def test_what_was_drawn_before_a_ledger_was_restored_is_not_drawn_again(
+    ready: str, owner: Connection, pools: Pools, charge_of: ChargeOf
+) -> None:
+    """Attack: the grant that comes back with the older copy is unused, though its grantee has learned all of it."""
+    grant(owner)
+    owner.execute(LOST, {"all": ALICE + LENT})
+    owner.execute("SELECT provenance.accept_gap(id) FROM provenance.gap")
+    assert owner.execute("SELECT amount FROM provenance.balance WHERE name = 'alice'").fetchone() == (ALICE + LENT,)
+    with pytest.raises(LimitReached, match='analyst "alice"'):
+        pay(ready, pools, charge_of(owner, UNIT))
+    grant(owner)  # an administrator who looks into it may lend again
+    pay(ready, pools, charge_of(owner, LENT))
+    with pytest.raises(LimitReached, match='analyst "alice"'):
+        pay(ready, pools, charge_of(owner, UNIT))
