@@ -60,7 +60,7 @@ class Steps:
                     return None
                 return max(first, 0), min(last, self.size - 1)
             case Members(values):
-                codes = sorted(code for code in range(self.size) if self.value(code) in values)
+                codes = sorted({code for value in values for code in self._codes(value)})
                 if None in values or not codes or codes[-1] - codes[0] >= len(codes):
                     return None
                 return codes[0], codes[-1]
@@ -72,6 +72,11 @@ class Steps:
         if span[0] < 0:
             raise ValueError("what lies beyond the codes has no extent of its own")
         return Interval(self.value(span[0]), self.value(span[1]))
+
+    def _codes(self, value: Value) -> range:
+        """The code of a value, if it has one; looked for at its place, since an axis may be as long as a type is."""
+        first, last = self._code(value, True, +1), self._code(value, True, -1)
+        return range(0) if first is None or last is None else range(max(first, 0), min(last, self.size - 1) + 1)
 
     def _code(self, end: Value, closed: bool, inwards: int) -> int | None:
         """The outermost code that is inside."""

@@ -16,7 +16,7 @@ from provenance.extent import Interval, Members
 from provenance.nearby import Fact, Nearby, space_of
 from provenance.region import EVERYWHERE, Region
 from provenance.shape import Shape
-from provenance.space import Listed, Opaque, Steps
+from provenance.space import Listed, Opaque, Steps, Value
 from sqlrewrite.catalog import Attribute, Kind, Relation
 
 DAYS = tuple(date(2024, 1, 1) + timedelta(days=day) for day in range(5))
@@ -116,6 +116,22 @@ def test_what_is_not_told_exactly_on_an_axis_is_not_used() -> None:
 
 def test_nothing_is_near_if_nothing_is_known() -> None:
     assert Nearby(SICK, [], [EVERYWHERE]).find(EVERYWHERE) is None
+
+
+def test_one_value_of_a_column_with_a_billion_is_found_at_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attack: an analyst whom a limit refuses asks for one number after the other, and keeps the proxy counting."""
+    bill = Attribute("bill", "bigint", False, lower=Decimal(0), upper=Decimal(10**9))
+    billed = replace(SICK, attributes={"bill": bill})
+    asked, looked, steps = Region.of({"bill": Members.of(7, 8)}), Steps.value, iter(range(1000))
+
+    def value(axis: Steps, code: int) -> Value:
+        assert next(steps, None) is not None, "it counts"
+        return looked(axis, code)
+
+    monkeypatch.setattr(Steps, "value", value)
+    known = [Fact(Shape("rows", (asked,)), np.array([5]), Fraction(1))]
+    near = Nearby(billed, known, [asked]).find(asked)
+    assert near is not None and (near.value, near.error) == (5, 0)
 
 
 def test_declared_columns_are_axes_and_others_if_they_are_mentioned() -> None:

@@ -276,6 +276,9 @@ def test_codes_and_extents_are_two_forms_of_one_thing() -> None:
     assert cents.extent((101, 299)) == Interval(Decimal("1.01"), Decimal("2.99"))
     assert DAY.span(Interval(date(2024, 1, 2), None, False)) == (2, 4) and AGE.span(Interval("a")) is None
     assert AGE.span(Members.of(3, 4)) == (3, 4) and AGE.span(Members.of(3, 5)) is None
+    assert AGE.span(Members.of(-1, 7, 8)) == (7, 7) and AGE.span(Members.of(Decimal("2.5"), 9)) is None
+    assert cents.span(Members.of(1, Decimal("1.01"), Decimal("1.015"))) == (100, 101)
+    assert DAY.span(Members.of(date(2024, 1, 5), date(2024, 1, 6))) == (4, 4) and AGE.span(Members.of("a")) is None
     for space in (SPACE, LOOSE):
         for seed in range(50):
             region = random_region(Random(seed), space)
