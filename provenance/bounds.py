@@ -104,16 +104,18 @@ class Kept:
     amounts: dict[str, Decimal] = field(default_factory=dict)
     overlap: Overlap = field(default_factory=Overlap)
     alone: int = 0  # charges in a row that found the books as they were remembered
+    tight: bool = False  # no smaller bound is found by looking at everything again
 
     @classmethod
     def of(cls, version: int, amounts: Mapping[str, Decimal]) -> Kept:
         """Made anew."""
         parts = [(Region.parse(text), amount) for text, amount in amounts.items() if amount]
-        return cls(version, dict(amounts), Overlap.of(parts))
+        return cls(version, dict(amounts), Overlap.of(parts), tight=True)
 
     def change(self, text: str, region: Region, amount: Decimal) -> None:
         """Another total for a region, under the text that the books have it by: one of two may not hide the other."""
         more = EXACT.subtract(amount, self.amounts.get(text, _NONE))
+        self.tight = False
         if more > 0:
             self.overlap.add([(region, more)])
         elif more < 0:
@@ -132,8 +134,11 @@ class Bounds:
         return self._kept.get(layer, Kept())
 
     def keep(self, layer: Layer, kept: Kept) -> None:
-        """A layer that was made anew."""
-        if kept.version > self.kept(layer).version:
+        """A layer that was made anew, if it is later than the one in memory, or has a smaller bound."""
+        now = self.kept(layer)
+        if kept.version == now.version:
+            now.tight, kept.alone = True, now.alone
+        if kept.version > now.version or (kept.version == now.version and kept.overlap.bound() < now.overlap.bound()):
             self._kept[layer] = kept
         self._use(layer)
 
@@ -219,11 +224,6 @@ class Bounds:
             quotes.append(Quote(layer, version, back.copy_negate(), ((region, paid),), after, True, gained))
         moved = [(region, paid.copy_negate(), paid.copy_negate()), *((part, level, level) for part, level in gained)]
         return Quoted(tuple(moved), *quotes) if gained else None
-
-    def tighten(self, layers: Iterable[Layer]) -> None:
-        """Look for smaller bounds."""
-        for layer in layers:
-            self.kept(layer).overlap.tighten()
 
     def committed(self, booked: Iterable[tuple[Quote, Stand, bool]]) -> None:
         """Rows are in the books, each with how its layer stood before it, and whether the quote was about that."""

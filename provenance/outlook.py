@@ -47,8 +47,8 @@ class Attempt:
     last: bool = False
 
     def decides(self, counting: Counting) -> bool:
-        """Whether a limit that refuses now refuses for good."""
-        return self.last or (counting.fits and counting.sure)
+        """Whether a limit that refuses now refuses for good: there is no smaller bound, or none that can be found."""
+        return self.last or (counting.fits and (counting.sure or self.tight))
 
     def counts(self, counting: Counting) -> bool:
         """Whether what is counted may be written: what fits, and in full what nobody could have foreseen."""
@@ -99,11 +99,11 @@ class Outlook:
         for turns in range(_TURNS - 1):
             await self._look(wanted)
             if turns:
-                self.bounds.tighten(wanted)
+                await self._tighten(wanted)
             with suppress(Again):
                 return await turn(Attempt(True, turns > 0))
         await self._look(wanted)
-        self.bounds.tighten(wanted)
+        await self._tighten(wanted)
         return await turn(Attempt(True, True, last=True))
 
     async def _look(self, layers: Sequence[Layer]) -> None:
@@ -118,6 +118,15 @@ class Outlook:
             elif since[layer] <= (kept := self.bounds.kept(layer)).version < version:
                 anew = await asyncio.to_thread(Kept.of, version, {**kept.amounts, **changes})
                 self.bounds.keep(layer, anew)
+
+    async def _tighten(self, layers: Sequence[Layer]) -> None:
+        """Look for smaller bounds, in a thread: it may take seconds, and refusals are free."""
+        for layer in layers:
+            kept = self.bounds.kept(layer)
+            if not (kept.tight or kept.overlap.exact):
+                anew = await asyncio.to_thread(Kept.of, kept.version, dict(kept.amounts))
+                if self.bounds.kept(layer).version == anew.version:  # else it was changed, or dropped, meanwhile
+                    self.bounds.keep(layer, anew)
 
     async def verdict(self, charges: Sequence[Charge]) -> Verdict:
         """What the till would say to the charges of one statement now; nothing is spent and nothing is locked."""

@@ -12,11 +12,11 @@ from random import Random
 import numpy as np
 import pytest
 
-from provenance.extent import Interval, Members
+from provenance.extent import Interval, Members, Value
 from provenance.nearby import Fact, Nearby, space_of
 from provenance.region import EVERYWHERE, Region
 from provenance.shape import Shape
-from provenance.space import Listed, Opaque, Steps, Value
+from provenance.space import Listed, Opaque, Steps
 from sqlrewrite.catalog import Attribute, Kind, Relation
 
 DAYS = tuple(date(2024, 1, 1) + timedelta(days=day) for day in range(5))
