@@ -172,6 +172,10 @@ class Bounds:
         """Whether nobody else seems to charge to these layers."""
         return all(self.kept(layer).alone >= _ALONE for layer in layers)
 
+    def tight(self, layers: Iterable[Layer]) -> bool:
+        """Whether looking at everything again would find no smaller bound of these layers."""
+        return all(kept.tight or kept.overlap.exact for kept in map(self.kept, layers))
+
     def quotes(self, charges: Sequence[Charge], tight: bool = False) -> list[Quoted]:
         """What charges of one transaction count for, each after those before it; ``tight``: whatever work it takes."""
         work = WORK_FROM_SCRATCH if tight else WORK_OF_A_CHARGE

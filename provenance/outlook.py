@@ -43,12 +43,13 @@ class Attempt:
     """A turn at the till, and what it may still hope for."""
 
     looked: bool  # the memory was brought up to date just before
-    tight: bool = False  # and smaller bounds were looked for
+    tight: bool = False  # and before that, smaller bounds were looked for
+    best: bool = False  # and nothing has changed since: none will be found
     last: bool = False
 
     def decides(self, counting: Counting) -> bool:
         """Whether a limit that refuses now refuses for good: there is no smaller bound, or none that can be found."""
-        return self.last or (counting.fits and (counting.sure or self.tight))
+        return self.last or (counting.fits and (counting.sure or self.best))
 
     def counts(self, counting: Counting) -> bool:
         """Whether what is counted may be written: what fits, and in full what nobody could have foreseen."""
@@ -97,13 +98,13 @@ class Outlook:
             with suppress(Again):
                 return await turn(Attempt(looked=False))
         for turns in range(_TURNS - 1):
-            await self._look(wanted)
             if turns:
                 await self._tighten(wanted)
+            await self._look(wanted)
             with suppress(Again):
-                return await turn(Attempt(True, turns > 0))
-        await self._look(wanted)
+                return await turn(Attempt(True, turns > 0, turns > 0 and self.bounds.tight(wanted)))
         await self._tighten(wanted)
+        await self._look(wanted)
         return await turn(Attempt(True, True, last=True))
 
     async def _look(self, layers: Sequence[Layer]) -> None:
@@ -123,7 +124,7 @@ class Outlook:
         """Look for smaller bounds, in a thread: it may take seconds, and refusals are free."""
         for layer in layers:
             kept = self.bounds.kept(layer)
-            if not (kept.tight or kept.overlap.exact):
+            if not self.bounds.tight([layer]):
                 anew = await asyncio.to_thread(Kept.of, kept.version, dict(kept.amounts))
                 if self.bounds.kept(layer).version == anew.version:  # else it was changed, or dropped, meanwhile
                     self.bounds.keep(layer, anew)
