@@ -70,7 +70,9 @@ NEGATED = {
     Comparison.NE: Comparison.EQ,
 }
 MAX_VALUES = 2_000
-_ELEMENT = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"|([^,{}"\\]+?))\s*(?:,|$)')
+_BLANKS = " \t\n\r\v\f"
+# Possessive: what was read is not tried again, or a long text that is no array would take for ever.
+_ELEMENT = re.compile(r'[ \t\n\r\v\f]*+(?:"((?:[^"\\]|\\.)*+)"[ \t\n\r\v\f]*+|([^,{}"\\]++))(?:,|\Z)', re.DOTALL)
 
 
 def condition(node: exp.Expr, reader: Reader) -> Predicate:
@@ -234,19 +236,20 @@ def _any(left: exp.Expr, right: exp.Any, reader: Reader, whole: exp.Expr, negate
 
 def _elements(text: str, node: exp.Expr) -> list[str | None]:
     """The elements of a one-dimensional array in PostgreSQL's text form."""
-    body = text.strip()
+    body = text.strip(_BLANKS)
     found: list[str | None] = []
     if not (body.startswith("{") and body.endswith("}")):
         raise NotAnswered("this is no array", hint="write ARRAY[1, 2]", position=position(node))
-    body, at = body[1:-1], 0
+    body, at = body[1:-1].strip(_BLANKS), 0
     while at < len(body):
         match = _ELEMENT.match(body, at)
         if match is None:
             raise NotAnswered("this array is not read", hint="write ARRAY[1, 2]", position=position(node))
         quoted, plain = match.groups()
         if quoted is not None:
-            found.append(re.sub(r"\\(.)", r"\1", quoted))
+            found.append(re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL))
         else:
+            plain = plain.rstrip(_BLANKS)
             found.append(None if plain.lower() == "null" else plain)
         at = match.end()
     return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from fragments import NASTY, Shop, ask
 
@@ -229,6 +231,8 @@ def test_what_is_not_total_or_not_known_is_refused(text: str, sqlstate: str) -> 
         ("quantity = ANY($1)", Literal("{1,2}", "integer[]"), "quantity IN (2, 1)"),
         ("category = ANY($1)", Literal('{"a b",food}', "text[]"), "category IN ('food', 'a b')"),
         ("quantity = ANY($1)", Literal("{}", "integer[]"), "1 = 0"),
+        ("quantity = ANY($1)", Literal(" {\t} ", "integer[]"), "1 = 0"),
+        ("category = ANY($1)", Literal('{ a  b , "c" ,\u2003d\n}', "text[]"), "category IN ('c', 'a  b', '\u2003d')"),
         ("ordered_on >= $1", Literal("2024-02-01", "date"), "ordered_on >= '2024-02-01'"),
         ("category LIKE $1", Literal("f%", "text"), "category LIKE 'f%'"),
         ("gift = $1", Literal("true", "boolean"), "gift"),
@@ -237,6 +241,15 @@ def test_what_is_not_total_or_not_known_is_refused(text: str, sqlstate: str) -> 
 )
 def test_a_parameter_reads_as_its_constant(text: str, bound: Literal, same: str) -> None:
     assert ask(where=text, parameters=[bound]).where == ask(where=same).where
+
+
+@pytest.mark.parametrize("text", ["{" + 700 * " " + "{}", "{a" + 12_000 * " " + "b\\}", '{"' + 9_000 * "\\\\" + "}"])
+def test_a_long_text_that_is_no_array_is_read_once(text: str) -> None:
+    """Attack: a parameter of blanks that keeps the reader trying, and with it everybody who is connected."""
+    started = time.process_time()
+    with pytest.raises(Refusal, match="array"):
+        ask(where="category = ANY($1::text[])", parameters=[Literal(text, "text")])
+    assert time.process_time() - started < 0.5
 
 
 @pytest.mark.parametrize(
