@@ -27,6 +27,7 @@ from provenance.model import (
     Lending,
     Limited,
     Remaining,
+    Room,
     Stage,
     View,
 )
@@ -61,13 +62,30 @@ def epsilon_spent(deployment: Deployment, amount: Decimal) -> Decimal:
 
 def remaining(deployment: Deployment, analyst: Analyst, balances: Balances) -> Remaining:
     """What is left in epsilon, never negative."""
+    own, of_table = _limits(deployment, analyst, balances)
+    return Remaining(analyst=_left(deployment, *own), table=_left(deployment, *of_table))
+
+
+def room(deployment: Deployment, analyst: Analyst, balances: Balances) -> Room:
+    """What is left in coin, never negative.
+
+    *Guarantee*: whoever spends the half has at least half of ``remaining`` left.
+    """
+    both = _limits(deployment, analyst, balances)
+    return Room(
+        whole=min(_within(deployment, most, spent) for most, spent in both),
+        half=min(_within(deployment, most - _left(deployment, most, spent) / 2, spent) for most, spent in both),
+    )
+
+
+def _limits(
+    deployment: Deployment, analyst: Analyst, balances: Balances
+) -> tuple[tuple[Decimal, Balance], tuple[Decimal, Balance]]:
+    """The analyst's limit with what counts against it, and the same of the protected database."""
     own, spare = limit(deployment, analyst), spare_of(balances.lending)
     if spare:
         own = epsilon_spent(deployment, EXACT.add(worth(deployment, own), spare))
-    return Remaining(
-        analyst=_left(deployment, own, _counted(balances)),
-        table=_left(deployment, deployment.epsilon, balances.coalition or balances.table),
-    )
+    return (own, _counted(balances)), (deployment.epsilon, balances.coalition or balances.table)
 
 
 def remaining_epsilon(deployment: Deployment, analyst: Analyst, balances: Balances) -> Decimal:
@@ -340,6 +358,12 @@ def worth(deployment: Deployment, epsilon: Decimal) -> Decimal:
 def _left(deployment: Deployment, epsilon: Decimal, balance: Balance) -> Decimal:
     with localcontext(_WIDE):
         return max(Decimal(0), epsilon - epsilon_spent(deployment, balance.amount))
+
+
+def _within(deployment: Deployment, epsilon: Decimal, balance: Balance) -> Decimal:
+    """The coin that can be spent until an epsilon is reached."""
+    left = max(Decimal(0), EXACT.subtract(worth(deployment, epsilon), balance.amount))
+    return left.quantize(_UNIT, ROUND_DOWN, _WIDE)
 
 
 def shown(number: Decimal, rounding: str = ROUND_UP) -> str:

@@ -120,6 +120,17 @@ class Remaining:
         return min(self.analyst, self.table)
 
 
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What both limits still hold, in coin: all of it, and as much as takes half of the epsilon that is left.
+
+    Under zCDP that is more than the same epsilon would be worth alone: what was spent before has paid for delta.
+    """
+
+    whole: Decimal
+    half: Decimal
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class PredicateLoss:
     """What each group of a question lost, in coin: the distinct levels, and the place of each group's level.

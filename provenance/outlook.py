@@ -25,7 +25,7 @@ from provenance import ledger_sql as sql
 from provenance.bounds import MANY, Bounds, Kept, Layer, layers_of
 from provenance.entries import Counting
 from provenance.errors import LedgerUnreachable, LimitReached
-from provenance.model import Charge, Remaining, Verdict
+from provenance.model import Analyst, Balances, Charge, Deployment, Remaining, Room, Verdict
 
 log = logging.getLogger(__name__)
 Pool = AsyncConnectionPool[AsyncConnection[TupleRow]]
@@ -177,6 +177,13 @@ class Outlook:
 
     async def remaining(self, analyst: str) -> Remaining:
         """What an active analyst has left: for the bill of an answer that was free."""
+        return accountant.remaining(*await self._standing(analyst))
+
+    async def room(self, analyst: str) -> Room:
+        """The same in coin: for a decision, whose price is not known beforehand."""
+        return accountant.room(*await self._standing(analyst))
+
+    async def _standing(self, analyst: str) -> tuple[Deployment, Analyst, Balances]:
         async with connected(self.pool) as conn, conn.pipeline():
             state = await conn.execute(sql.STATE, (analyst,))
             totals = await conn.execute(sql.BALANCES, (analyst,))
@@ -185,4 +192,4 @@ class Outlook:
             if not who.active:
                 raise accountant.not_active(analyst)
             balances = entries.balances_of(await totals.fetchall(), await more.fetchone(), deployment, who)
-            return accountant.remaining(deployment, who, balances)
+            return deployment, who, balances

@@ -131,8 +131,8 @@ async def _answer(
     free: dict[Sameness, Stored] = {}
     remaining = next((paid.remaining for paid, _ in fresh.values() if paid is not None), None)
     if any(each.staged is not None for each in owed.values()):
-        left = (await runtime.ledger.remaining(asker.name)).epsilon
-        owed = {same: each.within(left) for same, each in owed.items()}
+        half = (await runtime.ledger.room(asker.name)).half
+        owed = {same: each.within(half) for same, each in owed.items()}
     if owed:
         paid_for, free, left_after = await _pay(runtime, asker, house, owed, reading, text)
         fresh.update(paid_for)

@@ -61,14 +61,12 @@ class Decided:
         """What the mechanism itself decides, and its releases are about."""
         return mirrored(self.problem) if self.mirror else self.problem
 
-    def within(self, left: Decimal, delta: Decimal) -> Decided:
+    def within(self, half: Decimal) -> Decided:
         """The same, with at most half of what the analyst has left, unless the analyst said how much.
 
         A decision that cannot be certified would else go on until nothing is left for any other question.
         """
-        if self.capped is not None or left <= 0:
-            return self
-        return replace(self, most=_worth(self.problem.coin, left / 2, delta))
+        return self if self.capped is not None or half <= 0 else replace(self, most=half)
 
     def course(self, fixed: Loss) -> Course:
         """The decision at its start; what does not fit at all is refused here, before the till."""

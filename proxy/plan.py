@@ -115,9 +115,9 @@ class Plan:
         kept = (*self.shares, self.presence.share if self.presence is not None else None)
         return tuple(share for share in kept if share is not None)
 
-    def within(self, left: Decimal) -> Plan:
-        """The plan of one who has this epsilon left."""
-        return self if self.staged is None else replace(self, staged=self.staged.within(left, self.conversion_delta))
+    def within(self, half: Decimal) -> Plan:
+        """The plan of one of whose budget this coin is half."""
+        return self if self.staged is None else replace(self, staged=self.staged.within(half))
 
     def refuse_if_dear(self) -> None:
         """The refusal of a question whose full price has to be paid."""

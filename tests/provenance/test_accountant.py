@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mechanisms.loss import Coin, Loss, epsilon_of
 from provenance import accountant
 from provenance.errors import LimitReached, NotActive, SettlementError
-from provenance.model import Account, Allocation, Analyst, Balance, Balances, Deployment, Entry, Stage
+from provenance.model import Account, Allocation, Analyst, Balance, Balances, Deployment, Entry, Room, Stage
 
 ZCDP = Deployment(
     Coin.ZCDP, Decimal(10), Decimal("1e-9"), Allocation.MAX, Decimal(1), Decimal("5e-10"), Decimal("5e-10"), 1, 15
@@ -81,6 +81,27 @@ def test_remaining_is_never_negative() -> None:
     over = Balances(Balance(Decimal(5)), Balance(Decimal(5)))
     left = accountant.remaining(ZCDP, ALICE, over)
     assert (left.analyst, left.table, left.epsilon) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("deployment", [ZCDP, PURE], ids=["zcdp", "pure"])
+@given(spent=st.decimals(min_value=0, max_value=Decimal("0.02"), places=18))
+def test_half_of_the_room_leaves_half_of_the_epsilon(deployment: Deployment, spent: Decimal) -> None:
+    before = Balances(Balance(spent), Balance(spent))
+    room = accountant.room(deployment, ALICE, before)
+    left = accountant.remaining_epsilon(deployment, ALICE, before)
+    assert 0 <= room.half <= room.whole
+    for share, least in ((room.half, left / 2), (room.whole, Decimal(0))):
+        paid = accountant.admit(deployment, ALICE, before, Loss(deployment.coin, share))
+        after = accountant.remaining_epsilon(deployment, ALICE, paid)
+        assert least <= after <= least + Decimal("1e-12")
+
+
+def test_late_in_a_budget_half_of_it_is_worth_more_than_the_epsilon_alone() -> None:
+    late = Balances(*[Balance(accountant.worth(ZCDP, Decimal("0.95")))] * 2)
+    alone = accountant.worth(ZCDP, accountant.remaining_epsilon(ZCDP, ALICE, late) / 2)
+    assert accountant.room(ZCDP, ALICE, late).half > 5 * alone
+    over = Balances(Balance(Decimal(5)), Balance(Decimal(5)))
+    assert accountant.room(ZCDP, ALICE, over) == Room(Decimal(0), Decimal(0))
 
 
 def test_what_asks_for_nothing_is_admitted_under_any_limit() -> None:
