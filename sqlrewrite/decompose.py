@@ -19,6 +19,7 @@ from sqlglot import exp
 
 from mechanisms.condition import And, Condition, Leaf, Or
 from mechanisms.errors import AccuracyUnreachable
+from sqlrewrite import spelled
 from sqlrewrite.aggregate import Measures, filtered, nullable
 from sqlrewrite.constant import decimal, fit
 from sqlrewrite.errors import NotAnswered
@@ -42,7 +43,7 @@ from sqlrewrite.question import (
 from sqlrewrite.side import Side, side
 
 Tree: TypeAlias = Condition[Atom] | bool
-GUARD = 50  # what the hint proposes
+GUARD = 500  # what the hint proposes, times the rows of a unit: a size that an average is decided at for little
 ZERO = Fraction(0)
 
 
@@ -349,12 +350,13 @@ def _guarded(condition: Condition[Atom], reading: _Reading, node: exp.Expr, text
         for atom in term:
             wanted = reading.unsure(atom)
             if wanted is not None and not wanted & sizes:
-                kept = any(reading.measures[place].filter is not None for place in wanted)
-                guard = f"count(*){' FILTER (WHERE ...)' if kept else ''} >= {GUARD}"
+                size = GUARD * reading.measures.unit.max_rows
+                rows = [reading.measures[place] for place in sorted(wanted)]
+                guard = next(spelled.measure(each) for each in rows if each.kind is MeasureKind.ROWS)
                 raise AccuracyUnreachable(
                     f"{atom.text} on groups of any size cannot be decided with a bounded error",
-                    hint=f"say from which size on groups count: HAVING ({text.strip()}) AND {guard};"
-                    f" or SET veil.support = {GUARD}",
+                    hint=f"say from which size on groups count: HAVING ({text.strip()}) AND {guard} >= {size};"
+                    f" or SET veil.support = {size}",
                     position=next((position(part) for part in node.walk() if _shown(part) == atom.text), None),
                 )
 

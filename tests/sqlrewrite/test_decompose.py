@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from mechanisms.condition import And, Leaf, atoms, holds
 from mechanisms.errors import AccuracyUnreachable, Refusal
+from sqlrewrite.decompose import GUARD
 from sqlrewrite.linear import FAR
 from sqlrewrite.question import (
     AllOf,
@@ -474,7 +475,10 @@ def test_an_average_needs_a_guard(text: str) -> None:
     with pytest.raises(AccuracyUnreachable) as caught:
         having(text)
     assert caught.value.sqlstate == "54000"
-    assert f"({text}) AND count(*)" in (caught.value.hint or "")
+    hint = caught.value.hint or ""
+    assert f"({text}) AND count(*)" in hint
+    pasted = having(hint[hint.index("HAVING ") + len("HAVING ") : hint.index(";")])
+    assert any(atom.threshold == GUARD * pasted.unit.max_rows for atom in atoms(pasted.having))  # type: ignore[arg-type]
     supported = having(text, support=30)
     assert any(atom.threshold == 30 for atom in atoms(supported.having)) if supported.having else False
 
