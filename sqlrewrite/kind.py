@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from sqlrewrite.blocks import Name, Tokens
-from sqlrewrite.errors import NotAnswered, WouldWrite
+from sqlrewrite.errors import NotAnswered, WouldShowRows, WouldWrite
 from sqlrewrite.lex import Kind, tokens
 
 _WRITES: Final = frozenset(("insert", "update", "delete", "merge", "truncate"))
@@ -22,20 +22,26 @@ def refuse_kind(text: str, is_protected: Callable[[Name], bool]) -> None:
     """Refuse a statement that would write to a protected table, or one in which no question can be found."""
     these = tokens(text)
     word = these[0].word if these else None
-    if word in _WRITES:
-        target = _target(these[1:])
-        if target is not None and is_protected(target):
-            raise WouldWrite(
-                f"{word.upper()} would change protected rows",
-                hint="Protected tables are read-only here; temporary tables are yours.",
-                position=these[0].start + 1,
-            )
+    target = _target(these[1:]) if word in _WRITES or word == "copy" else None
+    if word is not None and target is not None and is_protected(target):
+        if word == "copy" and not _copies_in(these):
+            raise WouldShowRows("COPY would show private rows", hint=_CARRIERS["copy"], position=these[0].start + 1)
+        raise WouldWrite(
+            f"{word.upper()} would change protected rows",
+            hint="Protected tables are read-only here; temporary tables are yours.",
+            position=these[0].start + 1,
+        )
     if word in _CARRIERS:
         raise NotAnswered(
             f"{word.upper()} of protected rows is not answered in this form",
             hint=_CARRIERS[word],
             position=these[0].start + 1,
         )
+
+
+def _copies_in(these: Tokens) -> bool:
+    """COPY table FROM; the columns stand in brackets, in which neither word can."""
+    return next((token.word for token in these[1:] if token.word in ("from", "to")), None) == "from"
 
 
 def _target(these: Tokens) -> Name | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sqlrewrite.errors import NotAnswered, WouldWrite
+from sqlrewrite.errors import NotAnswered, WouldShowRows, WouldWrite
 from sqlrewrite.kind import refuse_kind, targets
 
 SECRET = {(None, "secret"), ("public", "secret"), (None, "Odd Name")}
@@ -30,12 +30,21 @@ def is_protected(name: tuple[str | None, str]) -> bool:
         "/* SELECT */ INSERT INTO /* x */ secret VALUES (1)",
         'INSERT INTO "secret" SELECT count(*) FROM other',
         "INSERT INTO SECRET VALUES (1)",
+        "COPY secret FROM STDIN",
+        'copy public.secret (a, "to") from stdin',
     ],
 )
 def test_writing_to_a_protected_table_is_refused(text: str) -> None:
     with pytest.raises(WouldWrite) as refusal:
         refuse_kind(text, is_protected)
     assert refusal.value.sqlstate == "25006" and refusal.value.hint
+
+
+@pytest.mark.parametrize("text", ["COPY secret TO STDOUT", 'copy public.secret (a, "from") to stdout'])
+def test_copying_a_protected_table_would_show_its_rows(text: str) -> None:
+    with pytest.raises(WouldShowRows) as refusal:
+        refuse_kind(text, is_protected)
+    assert refusal.value.sqlstate == "42501" and "COPY (SELECT" in (refusal.value.hint or "")
 
 
 @pytest.mark.parametrize("word", ["COPY", "PREPARE", "DECLARE"])

@@ -96,9 +96,10 @@
 42501 CREATE INDEX ON patient_data (age);
 
 -- statements around it
-0A000 COPY patient_data TO STDOUT;
+42501 COPY patient_data TO STDOUT;
+25006 COPY patient_data FROM STDIN;
 42501 COPY (SELECT * FROM patient_data) TO STDOUT;
-0A000 COPY patient_data (age) TO STDOUT;
+42501 COPY patient_data (age) TO STDOUT;
 0A000 EXPLAIN DECLARE c CURSOR FOR SELECT count(*) FROM patient_data;
 25P01 DECLARE c CURSOR FOR SELECT count(*) FROM patient_data;
 42501 DECLARE c CURSOR WITH HOLD FOR SELECT * FROM patient_data;
