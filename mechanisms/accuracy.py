@@ -22,9 +22,10 @@ def number(name: str, text: str) -> Decimal:
         exponent = value.normalize().as_tuple().exponent
         if abs(value) < _LARGEST and isinstance(exponent, int) and exponent >= _FINEST:
             return value
+    also = ", or '50u' for 50 times what one privacy unit moves" if name == "margin" else ""
     raise BadSetting(
         f"veil.{name} is not a number that can be used: {text[:40]!r}",
-        hint=f"Write a number below 10^18 with at most 18 decimals, as in SET veil.{name} = '0.05'.",
+        hint=f"Write a number below 10^18 with at most 18 decimals, as in SET veil.{name} = '0.05'{also}.",
     )
 
 

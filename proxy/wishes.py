@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import Final
 
@@ -46,7 +47,7 @@ def _read(items: tuple[tuple[str, str], ...]) -> Wishes:
             raise BadSetting(
                 f'unrecognized configuration parameter "{name}"',
                 detail="pgveil knows " + ", ".join(sorted(SETTINGS)) + ".",
-                hint=f"Write RESET {name}.",
+                hint=f"Write RESET {name}.{_meant(name)}",
             )
     values = {name: settings.get(name) or default for name, default in SETTINGS.items()}
     mechanism = _one_of(values, "veil.mechanism", (_AUTO, *MECHANISMS))
@@ -75,6 +76,11 @@ def _read(items: tuple[tuple[str, str], ...]) -> Wishes:
         _flag(values, "veil.reuse"),
         exhausted == _RELAX,
     )
+
+
+def _meant(name: str) -> str:
+    near = get_close_matches(name, SETTINGS, 1)
+    return f" Perhaps you meant {near[0]}." if near else ""
 
 
 def _one_of(values: Mapping[str, str], name: str, allowed: tuple[str, ...]) -> str:
