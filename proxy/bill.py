@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_DOWN
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,9 @@ from mechanisms.threshold import Share, uncertain
 from mechanisms.values import Noisy
 from provenance.accountant import shown
 from provenance.model import Remaining
-from proxy.plan import Plan
+from proxy.plan import Plan, lattice_unit
 from proxy.staging import Paid
+from sqlrewrite import spelled
 from sqlrewrite.catalog import Key
 from sqlrewrite.question import Atom, KeyThreshold, Question
 
@@ -84,14 +86,25 @@ def bill(
             "expected_false": facts.get("expected_false"),
             "atoms": _atoms(each, groups.noisy, paid, facts),
             "statistics": [
-                None if share is None else _statistic(each, share, paid is not None and "relaxed" not in facts)
-                for share in each.shares
+                None if share is None else _statistic(each, at, share, paid is not None and "relaxed" not in facts)
+                for at, share in enumerate(each.shares)
             ],
             **{name: facts[name] for name in ("ways", "promise", "relaxed", "bought") if name in facts},
+            **_bounded(each),
             "reused": paid is None,
             "remaining_epsilon": float(shown(remaining.epsilon, ROUND_DOWN)),
+            "limited_by": "database" if remaining.table < remaining.analyst else "analyst",
         }
     )
+
+
+def _bounded(each: Plan) -> dict[str, Any]:
+    """With how much of what a person has the numbers were made; the rest is left out, and no interval tells of it."""
+    unit = each.question.unit
+    if unit.column is None:
+        return {}
+    names = ", ".join(column.name for column in unit.column)
+    return {"bounded": {"unit": names, "groups": each.contribution.groups, "rows": unit.max_rows}}
 
 
 def _atoms(each: Plan, noisy: Noisy, paid: Paid | None, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -108,31 +121,44 @@ def _atoms(each: Plan, noisy: Noisy, paid: Paid | None, facts: Mapping[str, Any]
 
 
 def _named(each: Plan, atom: Atom) -> dict[str, Any]:
+    question = each.question
+    measured = {"measured": spelled.statistic(question, question.statistics[atom.statistic])} if atom.average else {}
     return {
         "aggregate": atom.text,
-        "comparison": ">=" if atom.direction > 0 else "<=",
-        "threshold": shown_threshold(each.question, atom),
+        **measured,
+        "comparison": shown_comparison(atom),
+        "threshold": shown_threshold(question, atom),
     }
+
+
+def shown_comparison(atom: Atom) -> str:
+    """Whole numbers have been moved so that no comparison with them is strict; those of a key have not."""
+    strict = isinstance(atom.threshold, KeyThreshold) and atom.threshold.strict
+    return (">" if atom.direction > 0 else "<") + ("" if strict else "=")
 
 
 def shown_threshold(question: Question, atom: Atom) -> int | float | str:
     """An atom's threshold in the units of its aggregate; of a combination, such as an average's, in lattice numbers."""
-    if isinstance(atom.threshold, KeyThreshold):
-        return f"key {atom.threshold.key + 1}"
     terms = question.statistics[atom.statistic].terms
-    if len(terms) > 1:
-        return atom.threshold
     measure, coefficient = terms[0]
-    real = atom.threshold * question.measures[measure].unit / coefficient
-    return int(real) if real.denominator == 1 else float(real)
+    unit = Fraction(1) if len(terms) > 1 else question.measures[measure].unit / coefficient
+    if isinstance(atom.threshold, KeyThreshold):
+        key, factor = spelled.expression(question.keys[atom.threshold.key].expression), atom.threshold.factor * unit
+        return key if factor == 1 else f"{_number(factor)} * {key}"
+    return _number(atom.threshold * unit)
 
 
-def _statistic(each: Plan, share: Share, paid: bool) -> dict[str, Any]:
+def _number(exact: Fraction) -> int | float:
+    return int(exact) if exact.denominator == 1 else float(exact)
+
+
+def _statistic(each: Plan, at: int, share: Share, paid: bool) -> dict[str, Any]:
     """The price of one statistic in one cell: in coin these add up, in epsilon only those of Laplace noise do."""
+    unit = lattice_unit(each.question, each.question.statistics[at])
     return {
         "epsilon": float(share.epsilon_at(each.conversion_delta)) if paid else 0,
         "charged": f"{share.loss(each.loss.coin).amount.normalize():f}" if paid else "0",
-        "margin": share.shift,
+        "margin": _number(share.shift * unit),
     }
 
 
@@ -149,20 +175,29 @@ def _atom(each: Plan, atom: Atom, noisy: Noisy, paid: bool) -> dict[str, Any]:
 
 def sentence(entry: Bill) -> str:
     fields = entry.fields
-    left = fields["remaining_epsilon"]
+    where = " in the database" if fields.get("limited_by") == "database" else ""
+    left = f"epsilon {fields['remaining_epsilon']:g} left{where}"
     if fields["mechanism"] == "domain":
-        return f"veil: the declared keys are public, at no cost; epsilon {left:g} left"
+        return f"veil: the declared keys are public, at no cost; {left}"
     if fields["mechanism"] == "probe":
-        return f"veil: the shape of an answer, at no cost; epsilon {left:g} left"
+        return f"veil: the shape of an answer, at no cost; {left}"
     if "relaxed" in fields:
         near = nearness(fields["relaxed"])
         if "bought" in fields:
             pieces = "; ".join(fields["bought"])
             return f"veil: the limit is reached; with a piece for epsilon {fields['epsilon']:.4g} ({pieces}): {near}"
         return f"veil: the limit is reached; at no cost, from what you already know: {near}"
+    if "bounded" in fields:
+        left += f"; each {fields['bounded']['unit']} counts with {_most(fields['bounded'])}"
     if fields["reused"]:
-        return f"veil: answered from what you already know, at no cost; epsilon {left:g} left"
-    return f"veil: {fields['mechanism']} spent epsilon {fields['epsilon']:.4g}; epsilon {left:g} left"
+        return f"veil: answered from what you already know, at no cost; {left}"
+    return f"veil: {fields['mechanism']} spent epsilon {fields['epsilon']:.4g}; {left}"
+
+
+def _most(bounded: Mapping[str, Any]) -> str:
+    rows, groups = bounded["rows"], bounded["groups"]
+    rows = "one row" if rows == 1 else f"at most {rows} rows"
+    return rows if groups == 1 else f"{rows} in each of at most {groups} groups"
 
 
 def nearness(told: Sequence[Mapping[str, Any]]) -> str:

@@ -18,14 +18,14 @@ from mechanisms.loss import Loss, epsilon_of
 from mechanisms.noise import DiscreteGaussian, DiscreteLaplace
 from mechanisms.threshold import Share
 from provenance.accountant import shown
-from provenance.model import Charge, Felt, Verdict
+from provenance.model import Charge, Felt, Room, Verdict
 from provenance.nearby import Near
 from provenance.reach import reach
 from provenance.synopses import Sameness
 from provenance.told import told
 from proxy.answer import known_to
 from proxy.asker import Answered, Asker, sameness
-from proxy.bill import nearness, shown_threshold
+from proxy.bill import nearness, shown_comparison, shown_threshold
 from proxy.conversation import Conversation
 from proxy.numbers import Ways, ways
 from proxy.patched import Buyer, Offer
@@ -35,11 +35,12 @@ from proxy.relaxed import Relaxed, nearby
 from proxy.remembered import remembered
 from proxy.runtime import House, Runtime
 from proxy.wishes import Wishes
+from sqlrewrite import spelled
 from sqlrewrite.errors import NotAnswered
 from sqlrewrite.finish import array_text
 from sqlrewrite.generate import generate
 from sqlrewrite.lex import Kind, Token, tokens
-from sqlrewrite.question import Atom, MeasureKind, Question
+from sqlrewrite.question import Atom, Question
 
 _TEXT = 'SELECT v AS "QUERY PLAN" FROM pg_catalog.unnest(${}::pg_catalog.text[]) WITH ORDINALITY AS u(v, i) ORDER BY i'
 _JSON = 'SELECT v AS "QUERY PLAN" FROM pg_catalog.unnest(${}::pg_catalog.json[]) AS u(v)'
@@ -115,7 +116,8 @@ async def explain(
         buyer = Buyer(runtime, asker, house, reading, wishes, shadow.enumerate)
         priced = [await _with_nearby(buyer, one) for one in priced]
     left = (await runtime.ledger.remaining(asker.name)).epsilon
-    document = _document(planned, priced, house.seed, verdict, left, total)
+    room = await runtime.ledger.room(asker.name)
+    document = _document(planned, priced, house.seed, verdict, left, room, total)
     lines = [json.dumps([document], indent=2)] if explained.as_json else list(_lines(document))
     shape = _JSON if explained.as_json else _TEXT
     await shadow.prepare(shape.format(len(reading.parameters) + 1), reading, 1)
@@ -188,10 +190,10 @@ class Priced:
 
 
 def _document(
-    planned: StatementPlan, priced: list[Priced], seed: int, verdict: Verdict, left: Decimal, total: Loss
+    planned: StatementPlan, priced: list[Priced], seed: int, verdict: Verdict, left: Decimal, room: Room, total: Loss
 ) -> dict[str, Any]:
-    questions = [_question(one, seed, left) for one in priced]
-    paid, refusal = [one.epsilon for one in priced], verdict.refusal
+    questions = [_question(one, seed, room) for one in priced]
+    paid = [one.epsilon for one in priced]
     return {
         "Questions": questions,
         "Finishing": planned.sql,
@@ -202,12 +204,21 @@ def _document(
         "Delta": float(total.delta),
         "Remaining Epsilon": float(shown(left, ROUND_DOWN)),
         "Counted": f"{max(verdict.analyst, Decimal(0)).normalize():f}",
-        "Allowed": refusal is None,
-        "Verdict": "the limits allow it" if refusal is None else f"{refusal.message}: {refusal.detail}",
+        "Allowed": verdict.refusal is None,
+        "Verdict": _verdict(verdict, questions),
     }
 
 
-def _question(one: Priced, seed: int, left: Decimal) -> dict[str, Any]:
+def _verdict(verdict: Verdict, questions: Sequence[dict[str, Any]]) -> str:
+    refusal = verdict.refusal
+    if refusal is not None:
+        return f"{refusal.message}: {(refusal.detail or '').rstrip('.')}"
+    if any(question["Cost"]["expected"] > question["Cost"]["worst"] for question in questions):
+        return "the limits allow it, but one question may not spend as much, and may end without an answer (54000)"
+    return "the limits allow it"
+
+
+def _question(one: Priced, seed: int, room: Room) -> dict[str, Any]:
     each = one.plan
     question, unit = each.question, each.question.unit
     sql = None if each.free else generate(question, seed).sql
@@ -216,6 +227,7 @@ def _question(one: Priced, seed: int, left: Decimal) -> dict[str, Any]:
         "Relation": question.relation.qualified,
         "Unit": "a row" if unit.column is None else ", ".join(column.name for column in unit.column),
         "Cells Per Unit": each.contribution.cells,
+        "Rows Per Unit": unit.max_rows,
         "Groups": each.cells.size if each.cells is not None else None,
         "Domain": "public" if each.presence is None else f"unknown: named from {each.presence.threshold} units on",
         "Tree": None if question.having is None else _tree(question.having, question),
@@ -227,7 +239,7 @@ def _question(one: Priced, seed: int, left: Decimal) -> dict[str, Any]:
         "Region": _region(one),
         "Reused": one.known,
         "Ways": [] if one.ways is None else _ways(one, one.ways),
-        "Cost": {"worst": 0.0, "expected": 0.0, "delta": 0.0} if one.known else _cost(one, left),
+        "Cost": {"worst": 0.0, "expected": 0.0, "delta": 0.0} if one.known else _cost(one, room),
         "Prices": _prices(one),
         "Relaxed": _relaxed(one),
     }
@@ -273,13 +285,13 @@ def _ways(one: Priced, found: Ways) -> list[dict[str, Any]]:
     ]
 
 
-def _cost(one: Priced, left: Decimal) -> dict[str, float]:
+def _cost(one: Priced, room: Room) -> dict[str, float]:
     """In epsilon: a staged decision ends where its certificate holds, at the latest where the limits do."""
     each = one.plan
     worst = usual = one.epsilon
     if each.staged is not None:
-        capped = each.staged.capped
-        worst = float(left / 2 if capped is None else min(left, capped))
+        most = room.half if each.staged.capped is None else min(room.whole, each.staged.most)
+        worst = float(epsilon_of(each.loss.coin, most, each.conversion_delta)) if most else 0.0
     return {"worst": worst, "expected": usual, "delta": float(each.loss.delta)}
 
 
@@ -305,10 +317,9 @@ def _tree(condition: Condition[Atom], question: Question) -> str:
 
 
 def _words(atom: Atom, question: Question) -> str:
-    sign = ">=" if atom.direction > 0 else "<="
-    limit = shown_threshold(question, atom)
-    what = f"{atom.text}, as statistic {atom.statistic + 1}," if atom.average else atom.text
-    return f"{what} {sign} {limit}"
+    measured = spelled.statistic(question, question.statistics[atom.statistic])
+    what = f"{atom.text}, as {measured}," if atom.average else atom.text
+    return f"{what} {shown_comparison(atom)} {shown_threshold(question, atom)}"
 
 
 def _atom(each: Plan, atom: Atom) -> dict[str, Any]:
@@ -325,32 +336,25 @@ def _atom(each: Plan, atom: Atom) -> dict[str, Any]:
 def _statistic(each: Plan, index: int, share: Share) -> dict[str, Any]:
     question = each.question
     statistic = question.statistics[index]
-    names = [f"{'' if c == 1 else f'{c} '}{_measure(question.measures[m].kind)}" for m, c in statistic.terms]
     unit = lattice_unit(question, statistic)
     return {
-        "statistic": " + ".join(names),
+        "statistic": spelled.statistic(question, statistic),
         "lattice unit": float(unit),
         "sensitivity": each.contribution.statistics[index],
-        "noise": _noise(share),
+        "noise": _noise(share, float(unit)),
         "epsilon": float(share.epsilon_at(each.conversion_delta)),
         "predicted error": float(share.shift * unit),
     }
 
 
-def _noise(share: Share) -> str:
+def _noise(share: Share, unit: float) -> str:
     match share.noise:
         case DiscreteLaplace(epsilon, sensitivity):
-            return f"discrete Laplace, scale {float(sensitivity / epsilon):.6g} lattice units"
+            return f"discrete Laplace, scale {float(sensitivity / epsilon) * unit:.6g}"
         case DiscreteGaussian():
-            words = f"discrete Gaussian, standard deviation {deviation(share):.6g} lattice units"
+            words = f"discrete Gaussian, standard deviation {deviation(share) * unit:.6g}"
             grid = share.grid
-            return words if grid.own else f"{words}, in steps of {grid.sensitivity / grid.parts:.6g}"
-
-
-def _measure(kind: MeasureKind) -> str:
-    return {"rows": "count(*)", "values": "count(x)", "units": "count(distinct unit)"}.get(
-        kind.value, f"{kind.value}(x)"
-    )
+            return words if grid.own else f"{words}, in steps of {grid.sensitivity / grid.parts * unit:.6g}"
 
 
 def _lines(document: dict[str, Any]) -> Iterator[str]:
@@ -360,7 +364,8 @@ def _lines(document: dict[str, Any]) -> Iterator[str]:
         number_of = question["Groups"] if question["Groups"] is not None else "those in the data"
         yield f"  Groups: {number_of}, domain {question['Domain']}"
         cells = question["Cells Per Unit"]
-        yield f"  Privacy unit: {question['Unit']}, in at most {cells} {'group' if cells == 1 else 'groups'}"
+        most = "" if question["Unit"] == "a row" else f", with at most {question['Rows Per Unit']} rows in each"
+        yield f"  Privacy unit: {question['Unit']}, in at most {cells} {'group' if cells == 1 else 'groups'}{most}"
         if question["Tree"] is not None:
             alpha = "" if question["Alpha"] is None else f", alpha {question['Alpha']:g}"
             yield f"  Decision: {question['Tree']}  (beta {question['Beta']:g}{alpha})"

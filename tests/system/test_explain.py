@@ -123,6 +123,28 @@ def test_the_predicted_error_is_in_the_units_of_the_aggregate(session: psycopg.C
     assert plan["Questions"][0]["Statistics"][0]["predicted error"] == 2500
 
 
+def test_noise_and_bounds_are_told_in_the_words_of_the_question(session: psycopg.Connection) -> None:
+    page = [row[0] for row in session.execute("EXPLAIN SELECT city, sum(amount) FROM orders GROUP BY city")]
+    (statistic,) = [line for line in page if "Statistic" in line]
+    found = re.search(r"Statistic 1: sum\(amount\)  \(.*standard deviation ([\d.e+]+), in steps of", statistic)
+    assert found is not None and 100_000 < float(found[1]) < 110_000
+    assert "  Privacy unit: customer_id, in at most 8 groups, with at most 8 rows in each" in page
+    text = (
+        "SELECT p.disease FROM patient_data p JOIN ward w USING (disease) GROUP BY p.disease, w.capacity"
+        " HAVING count(*) > 2 * w.capacity AND count(*) >= 500 AND avg(age) > 60"
+    )
+    (question,) = document(session, text)["Questions"]
+    assert {"count(*) > 2 * capacity", "avg(age), as -60 count(*) + sum(age), >= 1", "count(*) >= 500"} == {
+        atom["atom"] for atom in question["Atoms"]
+    }
+
+
+def test_a_decision_that_may_not_spend_its_usual_price_is_told(proxy: Proxy, upstream: str) -> None:
+    with proxy.connect(new_analyst(upstream, max_epsilon="0.05")) as session:
+        plan = document(session, "SELECT disease FROM patient_data GROUP BY disease HAVING count(*) > 300")
+    assert plan["Epsilon"] > plan["Worst Epsilon"] and plan["Allowed"] and "54000" in plan["Verdict"]
+
+
 def test_the_key_of_the_hash_is_told_to_nobody(session: psycopg.Connection) -> None:
     """The generated SQL has its constants as parameters, the key that picks a person's groups too."""
     sql = document(session, "SELECT city, ordered_on, count(*) FROM orders GROUP BY 1, 2")["Questions"][0]["SQL"]
