@@ -174,6 +174,21 @@ def test_an_administrator_who_is_wrong_is_told_natively(admin: psycopg.Connectio
     assert admin.execute("SELECT 1").fetchone() == (1,)
 
 
+def test_names_that_nothing_bears_are_told(admin: psycopg.Connection) -> None:
+    told: list[str] = []
+    admin.add_notice_handler(lambda notice: told.append(f"{notice.severity}: {notice.message_primary}"))
+    with admin.transaction(force_rollback=True):
+        admin.execute("SELECT provenance.protect('ordres')")
+        admin.execute("SELECT provenance.register_view('patient_data', '{age,gendre}')")
+        admin.execute("SELECT provenance.register_view('patient_data', '{gender,capacity}')")
+    assert told == [
+        'WARNING: there is no table "ordres"',
+        'WARNING: "gendre" is no column of "patient_data" or of a published table',
+    ]
+    with pytest.raises(errors.UndefinedColumn), admin.transaction():
+        admin.execute("SELECT provenance.declare_attribute('orders', 'city', members_from => 'city.town')")
+
+
 def test_administrators_use_the_whole_protocol(admin: psycopg.Connection) -> None:
     with admin.pipeline():
         first = admin.execute("SELECT %s::int", (1,))
