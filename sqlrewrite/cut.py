@@ -17,13 +17,14 @@ from sqlrewrite.blocks import Block, Tokens, closing, is_query, items
 from sqlrewrite.calls import AGGREGATES, bound_call, call_end, is_aggregate, no_aggregate
 from sqlrewrite.clauses import Clauses, Fragment
 from sqlrewrite.errors import NotAnswered, SyntaxNotRead, TooComplex, WouldShowRows
-from sqlrewrite.lex import Kind, Token
+from sqlrewrite.lex import Kind, Token, tokens
 from sqlrewrite.outputs import bare, outer_name, output
 from sqlrewrite.question import Bound
 
 MAX_SETS: Final = 64
 MAX_KEYS: Final = 64
 ASK_FOR_COUNTS: Final = "ask for counts: SELECT key, count(*) FROM table GROUP BY key"
+_NOT_IN_WITH: Final = "rows are picked in FROM, not in WITH: SELECT key, count(*) FROM (SELECT ...) t GROUP BY key"
 
 _OPERATORS: Final = frozenset(("and", "or", "not", "is", "in", "like", "ilike", "between", "collate", "at", "similar"))
 
@@ -213,6 +214,12 @@ class _Scissors:
         return tuple(pieces)
 
 
+def _begins_with(text: str) -> bool:
+    """Whether common table expressions lead the statement."""
+    these = tokens(text)
+    return bool(these) and these[0].word == "with"
+
+
 def cut(text: str, block: Block, tables: Mapping[str, frozenset[str]]) -> Cut:
     """Take a question apart; ``tables`` are the columns of each relation in its FROM, by alias."""
     if "table" in block.clauses:
@@ -248,7 +255,9 @@ def cut(text: str, block: Block, tables: Mapping[str, frozenset[str]]) -> Cut:
         parts = [scissors.slots(expression) for expression, _ in outputs]
     elif not asks:
         raise WouldShowRows(
-            "the statement would show private rows one by one", hint=ASK_FOR_COUNTS, position=outputs[0][0][0].start + 1
+            "the statement would show private rows one by one",
+            hint=_NOT_IN_WITH if _begins_with(text) else ASK_FOR_COUNTS,
+            position=outputs[0][0][0].start + 1,
         )
     del parts, order, window  # they were read for the aggregates in them; the templates read them again
     clauses = Clauses(

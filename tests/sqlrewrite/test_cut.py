@@ -166,6 +166,12 @@ def test_what_cannot_be_a_question_is_refused_on_sight(text: str, error: type[Re
     assert refusal.value.position is None or 1 <= refusal.value.position <= len(text)
 
 
+def test_rows_that_are_picked_in_with_are_pointed_to_from() -> None:
+    with pytest.raises(WouldShowRows) as refusal:
+        taken("WITH t AS (SELECT gender FROM patient_data) SELECT gender, count(*) FROM t GROUP BY gender")
+    assert "FROM (SELECT" in (refusal.value.hint or "")
+
+
 def test_two_spellings_that_are_taken_apart_alike_are_one_question() -> None:
     one = ask("SELECT gender AS g, disease, sum(age) FROM patient_data WHERE age > 5 GROUP BY 1, 2")
     other = ask("select count(*), p.disease from patient_data p where 5 < age group by p.disease, gender")
