@@ -351,14 +351,23 @@ def _guarded(condition: Condition[Atom], reading: _Reading, node: exp.Expr, text
             wanted = reading.unsure(atom)
             if wanted is not None and not wanted & sizes:
                 size = GUARD * reading.measures.unit.max_rows
-                rows = [reading.measures[place] for place in sorted(wanted)]
-                guard = next(spelled.measure(each) for each in rows if each.kind is MeasureKind.ROWS)
+                guard = _guard(wanted, reading, node)
                 raise AccuracyUnreachable(
                     f"{atom.text} on groups of any size cannot be decided with a bounded error",
                     hint=f"say from which size on groups count: HAVING ({text.strip()}) AND {guard} >= {size};"
                     f" or SET veil.support = {size}",
                     position=next((position(part) for part in node.walk() if _shown(part) == atom.text), None),
                 )
+
+
+def _guard(wanted: frozenset[int], reading: _Reading, node: exp.Expr) -> str:
+    """One of the counts that would be enough, with its filter as the analyst wrote it: only so is it the same count."""
+    counts = (reading.measures[place] for place in sorted(wanted))
+    rows = next(each for each in counts if each.kind is MeasureKind.ROWS)
+    if rows.filter is None:
+        return "count(*)"
+    filters = (part for part in node.find_all(exp.Filter) if filtered(part, reading.reader)[1] == rows.filter)
+    return next((f"count(*) FILTER ({_shown(part.expression).strip()})" for part in filters), spelled.measure(rows))
 
 
 def _one_key(form: Linear, reading: _Reading, whole: exp.Expr) -> None:

@@ -464,6 +464,8 @@ def test_equal_aggregates_share_one_statistic() -> None:
         "avg(discount) > 5 AND count(*) < 100",
         "avg(discount) > 5 AND count(*) >= 0",
         "avg(discount) FILTER (WHERE gift) > 5 AND count(*) > 100",
+        "avg(amount) FILTER (WHERE quantity > 2 AND city <> 'Ulm') > 5",
+        "sum(amount) FILTER (WHERE gift) / count(*) FILTER (WHERE quantity > 2) > 5",
         "avg(amount) >= 5",
         "sum(amount) / sum(quantity) > 5",
         "1.0 * count(*) FILTER (WHERE gift) / count(*) > 0.2",
