@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from raw_wire import Frame, Wire, cut
 
@@ -66,8 +67,8 @@ class Said:
 
 
 @contextmanager
-def recorder(port: int) -> Iterator[tuple[int, list[Said]]]:
-    """A port that leads to the other one, and what was said there."""
+def recorder(to: int | Path) -> Iterator[tuple[int, list[Said]]]:
+    """A port that leads to another one or to a socket in the file system, and what was said there."""
     said: list[Said] = []
     open_sockets: list[socket.socket] = []
     server = socket.create_server(("127.0.0.1", 0))
@@ -92,7 +93,7 @@ def recorder(port: int) -> Iterator[tuple[int, list[Said]]]:
                 client, _ = server.accept()
             except OSError:
                 return
-            behind = socket.create_connection(("127.0.0.1", port))
+            behind = _opened(to)
             open_sockets.extend((client, behind))
             said.append(Said())
             threading.Thread(target=forward, args=(client, behind, said[-1]), daemon=True).start()
@@ -108,12 +109,19 @@ def recorder(port: int) -> Iterator[tuple[int, list[Said]]]:
             one.close()
 
 
+def _opened(to: int | Path) -> socket.socket:
+    if isinstance(to, int):
+        return socket.create_connection(("127.0.0.1", to))
+    found = socket.socket(socket.AF_UNIX)
+    found.connect(str(to))
+    return found
+
+
 class Direct(Wire):
     """A connection to the shadow's own socket, where nobody asks for a password."""
 
     def __init__(self, folder: str, port: str) -> None:
-        self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.connect(f"{folder}/.s.PGSQL.{port}")
+        self.socket = _opened(Path(folder) / f".s.PGSQL.{port}")
         self.rest = b""
         self.frames: list[Frame] = []
         self.pid, self.key, self.reset = 0, b"", False
