@@ -289,5 +289,9 @@ ROWS = {
     "metabase-fingerprint": 'SELECT "public"."orders"."city" AS "city" FROM "public"."orders" LIMIT 10000',
     "powerbi-navigator": 'select "$Table"."order_id" as "order_id", "$Table"."city" as "city" from "public"."orders" "$Table" limit 1000',
     "superset-samples": "SELECT * FROM (SELECT order_id, amount FROM public.orders) AS virtual_table LIMIT 1000",
+    "superset-columns-of-virtual": "SELECT region, amount FROM orders WHERE amount > 1 LIMIT 1",
+    "metabase-fingerprint-text": 'SELECT SUBSTRING("public"."orders"."city", 1, 1234) AS "city" FROM "public"."orders" LIMIT 10000',
+    "dbeaver-data": "SELECT x.* FROM public.orders x LIMIT 200",
+    "grafana-raw": 'SELECT ordered_on AS "time", amount FROM orders ORDER BY 1 LIMIT 50',
     "tableau-top": 'SELECT "orders"."order_id" AS "order_id" FROM "public"."orders" "orders" LIMIT 100',
 }

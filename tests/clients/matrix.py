@@ -48,6 +48,24 @@ CHECKS: Mapping[str, str] = MappingProxyType(
     }
 )
 
+SUPERSET = "Apache Superset"
+SUPERSET_CHECKS: Mapping[str, str] = MappingProxyType(
+    {
+        "connect": "pgveil is added as a database, and not with a wrong password",
+        "list": "the tables of the schema are listed",
+        "describe": "a dataset on a protected table has its columns and their types",
+        "public": "a chart over a public table shows its numbers",
+        "chart": "a chart with GROUP BY and HAVING, and one with an average",
+        "browser": "that chart is rendered in a browser (Chromium); its picture is kept",
+        "repeat": "the same chart, computed again, shows the same numbers and costs nothing",
+        "range": "a time range is a filter",
+        "virtual": "a dataset that is a question",
+        "lab": "SQL Lab answers a question",
+        "refusal": "the sentence with which rows are refused reaches the person",
+        "restart": "charts go on after a restart of the proxy, and nothing is paid twice",
+    }
+)
+
 # Texts of one line and without double quotes: agents in languages without JSON read them with a regular expression.
 # {1} and {2} stand for parameters.
 SQL: Mapping[str, str] = MappingProxyType(
@@ -108,6 +126,10 @@ _STUBBORN = {
     "connect": "a wrong password is not tried: it knocks for half a minute",
     "tls": "sslmode=require with a root certificate; that of another is not tried, for the same reason",
 }
+_NAMELESS = (
+    "asyncpg has no ALPN of its own, which PostgreSQL and pgveil ask for: the program says"
+    " ssl_context.set_alpn_protocols(['postgresql']), and then it works"
+)
 _ADBC_NUMERIC = "extension<arrow.opaque[storage_type=string, type_name=numeric, vendor_name=PostgreSQL]>"
 
 CLIENTS = (
@@ -117,7 +139,7 @@ CLIENTS = (
     _python("psycopg 3 (text)", "client_psycopg.py", "text"),
     _python("psycopg 3 (binary)", "client_psycopg.py", "binary"),
     _python("psycopg2", "client_psycopg2.py"),
-    _python("asyncpg", "client_asyncpg.py"),
+    _python("asyncpg", "client_asyncpg.py", partly={"direct": _NAMELESS}),
     _python("pg8000", "client_pg8000.py"),
     _python("SQLAlchemy", "client_sqlalchemy.py"),
     _python("pandas.read_sql", "client_pandas.py", types=("str", "int64", "float64")),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from matrix import CHECKS, Client
+from matrix import CHECKS, SUPERSET, SUPERSET_CHECKS, Client
 
 _HEAD = """# Clients
 
@@ -17,16 +17,25 @@ tried with it. Empty: not run.
 
 """
 
+_SUPERSET = """## Apache Superset
+
+Started for real, driven by its REST API and, for the picture, by a browser.
+
+"""
+
 BEGIN, END = "<!-- clients -->", "<!-- /clients -->"
 
 
 def short(page: str) -> str:
     """The page in one line per client: how many checks were seen to work, and which do not."""
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line[:1] == "|"]
-    (head, _), clients = rows[:2], rows[2:]
     lines = ["| client | version | seen to work | does not work yet |", "|---|---|---|---|"]
-    for name, version, *cells in clients:
-        said = dict(zip(head[2:], cells, strict=True))
+    head: list[str] = []
+    for (name, version, *cells), after in zip(rows, [*rows[1:], [""]], strict=True):
+        if name.startswith("---") or after[0].startswith("---"):
+            head = head if name.startswith("---") else cells
+            continue
+        said = dict(zip(head, cells, strict=True))
         tried = [what for what in said.values() if what in ("yes", "partly", "no")]
         missing = ", ".join(check for check, what in said.items() if what == "no")
         worked = f"{len(tried) - tried.count('no')} of {len(tried)}" if tried else "not run"
@@ -61,13 +70,19 @@ class Outcomes:
         if reason and not reason.startswith("not offered"):
             self.reasons[client, check] = reason
 
+    def _table(self, head: str, names: Iterable[str], checks: Iterable[str]) -> str:
+        checks = list(checks)
+        lines = [f"| {head} | version | {' | '.join(checks)} |", f"|---|---|{'---|' * len(checks)}"]
+        for name in names:
+            cells = [self.seen.get((name, check), "") for check in checks]
+            lines.append(f"| {name} | {self.versions.get(name, '')} | {' | '.join(cells)} |")
+        return "\n".join(lines)
+
     def page(self, clients: Iterable[Client]) -> str:
         clients = list(clients)
-        lines = [f"| client | version | {' | '.join(CHECKS)} |", f"|---|---|{'---|' * len(CHECKS)}"]
-        for one in clients:
-            cells = [self.seen.get((one.name, check), "") for check in CHECKS]
-            lines.append(f"| {one.name} | {self.versions.get(one.name, '')} | {' | '.join(cells)} |")
-        parts = [_HEAD + "\n".join(lines), "## The checks", *(f"- **{name}**: {what}" for name, what in CHECKS.items())]
+        parts = [_HEAD + self._table("client", [one.name for one in clients], CHECKS), _checks("The checks", CHECKS)]
+        parts += [_SUPERSET + self._table("tool", [SUPERSET], SUPERSET_CHECKS)]
+        parts += [_checks("The checks of Superset", SUPERSET_CHECKS)]
         for title, outcome in (("What does not work yet", "no"), ("What is done in part", "partly"), ("Left out", "–")):
             told = [
                 f"- {who}, {what}: {why}"
@@ -77,6 +92,12 @@ class Outcomes:
             if told:
                 parts += [f"## {title}", "\n".join(told)]
         absent = [f"- {one.name}: {one.missing}" for one in clients if one.missing]
+        if SUPERSET not in self.versions:
+            absent.append(f"- {SUPERSET}")
         if absent:
             parts += ["## Not run on this machine", "\n".join(absent)]
-        return "\n\n".join(parts).replace("\n\n- **", "\n- **") + "\n"
+        return "\n\n".join(parts) + "\n"
+
+
+def _checks(title: str, checks: Mapping[str, str]) -> str:
+    return f"## {title}\n" + "".join(f"\n- **{name}**: {what}" for name, what in checks.items())

@@ -56,7 +56,9 @@ def _read(text: str, role: str) -> list[Logged]:
     heads = list(_RECORD.finditer(text))
     for head, after in zip(heads, [*heads[1:], None], strict=True):
         user, backend, level = head.groups()
-        said = text[head.end() : after.start() if after else None].rstrip("\n").replace("\n\t", "\n")  # further lines are set in by a tab
+        said = (
+            text[head.end() : after.start() if after else None].rstrip("\n").replace("\n\t", "\n")
+        )  # further lines are set in by a tab
         if user != role:
             continue
         if level == "LOG" and (statement := _STATEMENT.fullmatch(said)) is not None:

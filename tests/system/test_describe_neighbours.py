@@ -13,7 +13,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from proxies import running_proxy
-from test_psql import PSQLS, psql, through
+from test_psql import FAMILY, PSQLS, psql, through
 
 from provenance.migrate import migrate
 from proxy.embedded import OLDEST, temporary
@@ -49,34 +49,23 @@ SELECT provenance.create_analyst('curious', 'curious', 10);
 pytestmark = pytest.mark.slow
 SIZES = (2000, 2001, 2200)
 
-DESCRIBED = r"""
-\set VERBOSITY terse
-\d
-\d+
+DESCRIBED = (
+    "\\set VERBOSITY terse\n"
+    + FAMILY.replace("orders", "patient").replace("patient_data", "lab.sample").replace("city", "ward")
+    + r"""
 \d patient
 \d+ patient
 \d lab.*
 \d+ lab.sample
 \dt+ public.*
 \dt+ lab.*
-\dt+
-\di+
-\dp
+\di+ *.*
 \dpp
-\dn+
 \db+
-\dv+ veil.*
-\df veil.*
-\df+ veil.low
-\du
-\dx
-\dT+
-\ds+
 \dm+
 \l+
-\sf veil.low(bigint)
-\sv veil.budget
 """
+)
 
 SIDE_DOORS = (
     "SELECT nspname, relname, relkind, reltuples, relpages, relallvisible FROM pg_class c JOIN pg_namespace n"
