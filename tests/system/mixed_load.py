@@ -33,6 +33,7 @@ CLIENTS = 64
 ANALYSTS = 4  # the shadow lets one analyst in fifty times
 MODES = ("simple", "extended", "prepared")
 _COMPLAINT = re.compile("error|abort|exit |FATAL")
+LEAVING = 30.0  # seconds after which nobody should be connected any more
 SETTLED = 15.0  # seconds after which memory should not grow any more
 SCRIPTS = {
     "pass-through": (6, "SELECT city, population FROM city WHERE region = 'northeast' ORDER BY city;\nSELECT 1;\n"),
@@ -63,6 +64,7 @@ class Seen:
     aborted: tuple[str, ...]  # what pgbench said of clients that gave up
     by_script: dict[str, int]
     fresh: int  # questions that were paid for
+    stuck: int  # sessions that were still there when all clients had gone
     settled: int  # resident bytes of the proxy once it is warm
     end: int
 
@@ -113,14 +115,13 @@ def run(proxy: Proxy, analysts: Sequence[str], seconds: float, folder: Path, cli
         seconds=time.monotonic() - begun,
         transactions=sum(_numbers(told, r"actually processed: ([0-9]+)")),
         failed=sum(_numbers(told, r"number of failed transactions: ([0-9]+)")),
-        aborted=tuple(
-            line for text in told for line in text.splitlines() if re.search("error|abort|exit |FATAL", line)
-        ),
+        aborted=tuple(line for text in told for line in text.splitlines() if _COMPLAINT.search(line)),
         by_script={
             name: sum(_numbers(told, rf"{name.replace(' ', '_')}\.sql[\s\S]*?- ([0-9]+) transactions"))
             for name in SCRIPTS
         },
         fresh=fresh,
+        stuck=stuck(proxy, analysts),
         settled=settled,
         end=end,
     )
@@ -144,6 +145,18 @@ def _pgbench(
             text=True,
             env={**kept, "PGPASSWORD": analyst, "PGSSLMODE": "disable"},
         )
+
+
+def stuck(proxy: Proxy, analysts: Sequence[str]) -> int:
+    """Sessions on the shadow besides the one that asks, once their clients have gone."""
+    query = "SELECT count(*) FROM pg_stat_activity WHERE usename = ANY(%s) AND pid <> pg_backend_pid()"
+    until = time.monotonic() + LEAVING
+    with proxy.connect(analysts[0]) as conn:
+        while True:
+            (found,) = conn.execute(query, (list(analysts),)).fetchone() or (0,)
+            if not found or time.monotonic() > until:
+                return int(found)
+            time.sleep(0.2)
 
 
 def answers(proxy: Proxy, analyst: str) -> bool:
@@ -180,7 +193,7 @@ def alone() -> Iterator[tuple[Proxy, list[str], Path]]:
 def main() -> int:
     with alone() as (proxy, analysts, folder):
         seen = run(proxy, analysts, float(sys.argv[1]) if len(sys.argv) > 1 else 60.0, folder)
-        fine = answers(proxy, analysts[0]) and not seen.failed and not seen.aborted and seen.growth < 0.15
+        fine = answers(proxy, analysts[0]) and not (seen.failed or seen.aborted or seen.stuck) and seen.growth < 0.15
     print(  # noqa: T201
         json.dumps({**asdict(seen), "growth": round(seen.growth, 3), "fine": fine}, indent=2)
     )

@@ -20,7 +20,7 @@ def test_sixty_four_clients_for_a_minute(new_upstream: Callable[[], str], shadow
     with running_proxy(upstream, shadow_server.admin_dsn, tmp_path / "proxy.log") as proxy:
         seen = run(proxy, analysts, 60, tmp_path)
         assert answers(proxy, analysts[0])
-    assert seen.aborted == () and seen.failed == 0
+    assert seen.aborted == () and seen.failed == 0 and seen.stuck == 0
     assert set(seen.by_script) == set(SCRIPTS) and min(seen.by_script.values()) > 0
     assert seen.transactions >= CLIENTS
     # Each analyst pays once for each of the two questions that all repeat, and once for each new one.
