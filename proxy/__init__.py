@@ -11,6 +11,7 @@ The route of one question, in the order of the files::
     session         whole messages, in order (``protocol`` says which may come)  codec, messages, body
     route           may it name a protected relation? no: to the shadow, byte for byte (``link``), and that is all
     asking          yes: it waits for its turn; a portal is held until it is executed
+    dated           the current day is written into its conditions: it is one question all day
     conversation    the shadow parses and describes it, resolves its names, tells the session's ``veil.`` settings
                     (``asides``); COPY, DECLARE and EXECUTE are taken off and put on again (``wrapped``)
     wishes          those settings, checked

@@ -53,6 +53,9 @@ SELECT pg_catalog.json_build_array(
 )::pg_catalog.text
 """
 
+# What an expression is worth in this transaction, and its type; JSON knows no DateStyle.
+WORTH: Final = "pg_catalog.pg_typeof({0})::pg_catalog.text, pg_catalog.to_json({0}) OPERATOR(pg_catalog.#>>) '{{}}'"
+
 PREPARED: Final = """
 SELECT statement, pg_catalog.array_to_string(parameter_types::pg_catalog.oid[], ' ')
   FROM pg_catalog.pg_prepared_statements WHERE name OPERATOR(pg_catalog.=) $1

@@ -18,6 +18,7 @@ from proxy import passwords, reports
 from proxy.answer import answer
 from proxy.asker import Answered, Asker
 from proxy.conversation import Conversation
+from proxy.dated import as_written, dated
 from proxy.encodings import recoded
 from proxy.errors import as_refusal, error_fields, notice
 from proxy.explain import Explained, explain, unwrap
@@ -167,7 +168,22 @@ class Asking:
             raise
 
     async def _answer(self, name: str, portal: Portal, asked: Portal, held: str | None, alone: bool) -> bool:
-        """The same for the question itself, out of what carried it."""
+        """The same for the question itself, out of what carried it, with the current day written into it."""
+        meant = await dated(asked.question.text, self.conversation)
+        if meant is None:
+            return await self._answer_plain(name, portal, asked, held, alone)
+        asked = replace(asked, question=replace(asked.question, text=meant.text))
+        try:
+            return await self._answer_plain(name, portal, asked, held, alone)
+        except Placed:
+            raise
+        except ShadowError as error:
+            raise as_written(error, meant) from None
+        except Refusal as refusal:
+            refusal.position = None if refusal.position is None else meant.before(refusal.position)
+            raise
+
+    async def _answer_plain(self, name: str, portal: Portal, asked: Portal, held: str | None, alone: bool) -> bool:
         conversation, text = self.conversation, asked.question.text
         lifted = lift(text) if asked.question.wrapper is None and not asked.values else None
         names = sorted(named(text if lifted is None else lifted.text), key=str)

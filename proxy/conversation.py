@@ -262,6 +262,10 @@ class Conversation:
             values = answer.rows()[0]
         return Portal(Prepared(prepared(statement) or statement, oids), tuple(values), (), portal.result_formats)
 
+    async def row(self, sql: str) -> list[str | None]:
+        """The only row of a query that reads no table."""
+        return (await self._query(sql, []))[0]
+
     async def enumerate(self, wanted: DomainQuery) -> list[tuple[str | None, ...]]:
         """The public values of derived keys, worked out where only public things are."""
         return [tuple(row) for row in await self._query(wanted.sql, wanted.parameters)]

@@ -166,8 +166,9 @@ HINTS = {
     "In.query": "join the public table instead, or list the values: IN (1, 2, 3)",
     "Exists": "join the public table instead",
     "Select": "join the public table instead, or ask the inner question first",
-    "CurrentDate": "write the date: DATE '2025-01-31', or pass it as a parameter",
-    "CurrentTimestamp": "write the moment: TIMESTAMP '2025-01-31 12:00', or pass it as a parameter",
+    "CurrentDate": "it is answered in WHERE and HAVING; else write the date: DATE '2025-01-31'",
+    "CurrentTimestamp": "cut it to a day: now()::date or date_trunc('month', now()); or write the moment:"
+    " TIMESTAMP '2025-01-31 12:00'",
     "Escape": "write the pattern without ESCAPE",
     "Min": "ask how many lie beyond a bound: count(*) FILTER (WHERE x > c) >= m",
     "Max": "ask how many lie beyond a bound: count(*) FILTER (WHERE x > c) >= m",

@@ -174,7 +174,7 @@
 0A000 SELECT count(*) FROM patient_data WHERE age > ||/ 19 + 8;
 0A000 SELECT count(*) FROM patient_data WHERE age > ~ 5 + 1;
 42804 SELECT count(*) FROM patient_data WHERE disease ~~ 'b' || '%';
-0A000 SELECT count(*) FROM patient_data WHERE seen < current_date;
+0A000 SELECT count(*) FROM patient_data WHERE seen < now();
 0A000 SELECT count(*) FROM patient_data WHERE disease = E'd1';
 0A000 SELECT count(*) FROM patient_data WHERE disease = $$d1$$;
 0A000 SELECT count(*) FROM patient_data WHERE disease = U&'d1';

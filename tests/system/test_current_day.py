@@ -1,0 +1,76 @@
+"""Questions about today, as Metabase's relative dates are: one question all day, however often it is asked."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+from proxies import Proxy, charges
+
+BY_REGION = "SELECT region, count(*) AS n FROM orders WHERE {} GROUP BY region ORDER BY region"
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "ordered_on < current_date",
+        "ordered_on < now()::date",
+        "ordered_on < CAST((NOW() + (INTERVAL '-30 day')) AS date)",
+        "ordered_on < DATE_TRUNC('month', (NOW() + (INTERVAL '-1 month')))",
+        "ordered_on < date_trunc('year', current_date - interval '1 day') + interval '1 year'",
+        "ordered_on <= current_date - 7",
+    ],
+)
+def test_it_is_answered_and_paid_once_a_day(
+    session: psycopg.Connection, proxy: Proxy, analyst: str, condition: str
+) -> None:
+    text = BY_REGION.format(condition)
+    first = session.execute(text).fetchall()
+    assert len(first) == 7 and sum(n for _, n in first) > 100_000
+    assert session.execute(text).fetchall() == first
+    assert session.execute(text, prepare=True).fetchall() == first
+    with session.transaction():
+        assert session.execute(text).fetchall() == first
+    assert len(charges(proxy.upstream, analyst)) == 1
+
+
+def test_the_history_tells_the_day_that_was_meant(session: psycopg.Connection, proxy: Proxy, analyst: str) -> None:
+    (today,) = session.execute("SELECT current_date::text").fetchone() or ("",)
+    session.execute("SELECT count(*) FROM orders WHERE ordered_on < current_date")
+    ((_, _, _, question),) = charges(proxy.upstream, analyst)
+    assert f"DATE '{today}'" in question
+
+
+def test_it_is_the_day_of_the_session(proxy: Proxy, analyst: str) -> None:
+    """Somewhere on earth it is another day than in UTC, or about to be: the zone of the session decides."""
+    with proxy.connect(analyst) as conn:
+        for zone in ("Pacific/Kiritimati", "Etc/GMT+12"):
+            conn.execute(f"SET TimeZone = '{zone}'")
+            (today,) = conn.execute("SELECT to_char(current_date, 'YYYY-MM-DD')").fetchone() or ("",)
+            conn.execute("SELECT count(*) FROM orders WHERE ordered_on < current_date")
+            assert f"DATE '{today}'" in charges(proxy.upstream, analyst)[-1][-1]
+
+
+def test_a_moment_that_is_not_cut_to_a_day_is_refused_and_costs_nothing(
+    session: psycopg.Connection, proxy: Proxy, analyst: str
+) -> None:
+    text = "SELECT count(*) FROM orders WHERE ordered_on < current_date AND ordered_on < now()"
+    with pytest.raises(psycopg.errors.FeatureNotSupported) as refused:
+        session.execute(text)
+    said = refused.value.diag
+    assert "now()::date" in (said.message_hint or "")
+    assert text[int(said.statement_position or 0) - 1 :] == "now()"
+    assert charges(proxy.upstream, analyst) == []
+
+
+def test_an_error_of_postgresql_behind_it_is_placed_as_it_was_written(session: psycopg.Connection) -> None:
+    text = "SELECT count(*) FROM orders WHERE ordered_on < current_date AND nosuch > 1"
+    with pytest.raises(psycopg.errors.UndefinedColumn) as refused:
+        session.execute(text)
+    assert text[int(refused.value.diag.statement_position or 0) - 1 :].startswith("nosuch")
+
+
+def test_outside_conditions_it_is_postgresqls_own(session: psycopg.Connection) -> None:
+    cursor = session.execute("SELECT current_date, now() = now(), count(*) FROM orders")
+    assert [column.name for column in cursor.description or ()] == ["current_date", "?column?", "count"]
+    row = cursor.fetchone() or ()
+    assert row[:1] == session.execute("SELECT current_date").fetchone() and row[1] is True
