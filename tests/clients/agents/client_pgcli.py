@@ -164,7 +164,7 @@ def notice(to: Request) -> Any:
 
 
 def insist(terminal: Terminal, shown: threading.Event) -> None:
-    """Press Ctrl-C as a person does: again, if the prompt does not come back. pgcli loses one that finds it at work."""
+    """Press Ctrl-C as a person does: again, if the prompt does not come back."""
     for _ in range(5):
         terminal.child.send("\x03")
         if shown.wait(10):
