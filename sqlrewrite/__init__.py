@@ -13,8 +13,8 @@ is read by sqlglot into a ``Question``, which alone decides what is charged and 
                                                |-> domain, cells: the public groups
                                                `-> values, finish: the analyst's text over the released numbers
 
-``split``, ``kind``, ``probe``, ``today`` and ``wrapper`` look at whole statements. Every refusal is a class of ``errors`` with
-its SQLSTATE.
+``split``, ``kind``, ``probe``, ``today`` and ``wrapper`` look at whole statements. Every refusal is a class of
+``errors`` with its SQLSTATE.
 To accept more SQL: a line in ``allow``, the meaning in ``expression``, ``predicate`` or ``aggregate``, its bounds in
 ``interval``, its SQL in ``render``, and cases in ``tests/sqlrewrite/cases``.
 
