@@ -364,8 +364,9 @@ def _lines(document: dict[str, Any]) -> Iterator[str]:
         number_of = question["Groups"] if question["Groups"] is not None else "those in the data"
         yield f"  Groups: {number_of}, domain {question['Domain']}"
         cells = question["Cells Per Unit"]
-        most = "" if question["Unit"] == "a row" else f", with at most {question['Rows Per Unit']} rows in each"
-        yield f"  Privacy unit: {question['Unit']}, in at most {cells} {'group' if cells == 1 else 'groups'}{most}"
+        groups, each = ("group", "") if cells == 1 else ("groups", " in each")
+        most = "" if question["Unit"] == "a row" else f", with at most {question['Rows Per Unit']} rows{each}"
+        yield f"  Privacy unit: {question['Unit']}, in at most {cells} {groups}{most}"
         if question["Tree"] is not None:
             alpha = "" if question["Alpha"] is None else f", alpha {question['Alpha']:g}"
             yield f"  Decision: {question['Tree']}  (beta {question['Beta']:g}{alpha})"
