@@ -54,3 +54,28 @@ END $$;
 COMMENT ON FUNCTION provenance.dimensions_are_there IS 'A warning: dimensions that are expressions cannot be looked at.';
 CREATE TRIGGER dimensions_are_there AFTER INSERT ON provenance.view FOR EACH ROW WHEN (NEW.registered)
     EXECUTE FUNCTION provenance.dimensions_are_there();
+
+CREATE FUNCTION provenance.settings_are_known() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, provenance, pg_temp AS $$
+DECLARE
+    known CONSTANT text[] := '{beta,alpha,epsilon,margin,confidence,max_epsilon,support,mechanism,certify,raw,reuse,on_exhausted}';
+    odd record;
+BEGIN
+    SELECT s.key, s.value INTO odd FROM jsonb_each_text(NEW.settings) s WHERE substr(s.key, 6) <> ALL (known) LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'settings of analyst "%" name "%", which is no setting', NEW.name, odd.key USING ERRCODE = '22023',
+            HINT = format('pgveil knows veil.%s.', array_to_string(known, ', veil.'));
+    END IF;
+    SELECT s.key, s.value INTO odd FROM jsonb_each_text(NEW.settings) s
+    WHERE s.key IN ('veil.beta', 'veil.alpha', 'veil.confidence')
+        AND NOT CASE WHEN s.value ~ '^[0-9]*\.?[0-9]+([eE][-+]?[0-9]{1,3})?$' THEN s.value::numeric > 0 AND s.value::numeric < 1 ELSE s.value = '' END LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION '"%" is no value for % of analyst "%"', odd.value, odd.key, NEW.name USING ERRCODE = '22023',
+            HINT = 'It is a number between 0 and 1.';
+    END IF;
+    RETURN NULL;
+END $$;
+COMMENT ON FUNCTION provenance.settings_are_known IS 'Defaults of a session name settings that there are, and probabilities are such: otherwise every question of the analyst would be refused.';
+CREATE TRIGGER settings_are_known AFTER INSERT OR UPDATE OF settings ON provenance.analyst FOR EACH ROW WHEN (NEW.settings <> '{}')
+    EXECUTE FUNCTION provenance.settings_are_known();
+REVOKE ALL ON FUNCTION provenance.relation_is_there, provenance.members_are_there, provenance.dimensions_are_there, provenance.settings_are_known FROM PUBLIC;

@@ -70,6 +70,16 @@ NONSENSE = {
         "22023",
         "veil.",
     ),
+    "settings that nobody knows": (
+        'UPDATE provenance.analyst SET settings = \'{"veil.bta": "0.1"}\'',
+        "22023",
+        "veil.bta",
+    ),
+    "a probability of seven": (
+        'UPDATE provenance.analyst SET settings = \'{"veil.beta": "7"}\'',
+        "22023",
+        "between 0 and 1",
+    ),
     "settings that are no object": ("UPDATE provenance.analyst SET settings = '[]'", "23514", "settings"),
     "an analyst who is an administrator": (
         "SELECT provenance.create_analyst('admin', 'x', 1)",

@@ -9,6 +9,9 @@ import psycopg
 import pytest
 from proxies import Proxy, charges, new_analyst, running_proxy
 from psycopg import errors
+from psycopg.types.json import Jsonb
+
+from proxy.veil_settings import SETTINGS
 
 HAVING = "SELECT disease FROM patient_data GROUP BY disease HAVING count(*) > 5000"
 
@@ -131,6 +134,11 @@ def test_new_defaults_hold_from_the_next_session_on(house: Proxy, admin: psycopg
     admin.execute("""UPDATE provenance.analyst SET settings = '{"veil.beta": "0.17"}' WHERE name = %s""", (someone,))
     with house.connect(someone) as conn:
         assert conn.execute("SHOW veil.beta").fetchone() == ("0.17",)
+
+
+def test_every_setting_may_be_a_default(admin: psycopg.Connection, someone: str) -> None:
+    defaults = Jsonb(dict(SETTINGS))
+    admin.execute("UPDATE provenance.analyst SET settings = %s WHERE name = %s", (defaults, someone))
 
 
 def test_a_table_that_is_newly_protected_is_there_for_new_sessions(
