@@ -21,5 +21,5 @@ A file that has been applied anywhere is never edited again (its checksum is rec
     0017_static        limits of relations, and relations with fixed noise
     0018_levels        a decision that is settled leaves each group with its own level
     0019_lost_draws    what was lent ends with a ledger that was restored
-    0020_typos         names that nothing bears are told
+    0020_typos         names that nothing bears and settings that there are not are told
 """
