@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -12,7 +13,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,15 @@ class Superset:
         quiet = ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage")
         patient = (f"--user-data-dir={folder / 'browser'}", "--window-size=1000,700", "--virtual-time-budget=60000")
         command = [str(CHROMIUM), *quiet, *patient, f"--screenshot={picture}", "--dump-dom", door.as_uri()]
-        return subprocess.run(command, capture_output=True, text=True, timeout=400, check=True).stdout
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
+        try:
+            return process.communicate(timeout=60)[0].decode()
+        except subprocess.TimeoutExpired:  # a browser in virtual time may wait for ever for a request that stays open
+            return ""
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait(30)
 
     def chart(self, dataset: int, **query: Any) -> Any:
         whole = {"filters": [], "orderby": [], "row_limit": 1000, "extras": {}, **query}
@@ -285,7 +294,7 @@ def _picture(superset: Superset, orders: Dataset, folder: Path) -> None:
     picture = Path(PICTURES) / "superset.png"
     picture.parent.mkdir(parents=True, exist_ok=True)
     page = ""
-    for turn in range(5):  # a browser that is asked for a page at once may take its picture before the chart is drawn
+    for turn in range(8):  # it may take its picture before the chart is drawn
         place = folder / str(turn)
         place.mkdir()
         page = superset.browse(f"/explore/?slice_id={made['id']}&standalone=1", picture, place)
