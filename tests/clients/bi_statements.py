@@ -462,8 +462,7 @@ QUESTIONS: dict[str, tuple[str, int | None]] = {
         12,
     ),
     "tableau-having": (
-        'SELECT "orders"."city" AS "city", SUM("orders"."amount") AS "sum:amount:ok" FROM "public"."orders" "orders" GROUP BY 1 '
-        'HAVING (SUM("orders"."amount") >= 100000)',
+        'SELECT "patient_data"."disease" AS "disease" FROM "public"."patient_data" "patient_data" GROUP BY 1 HAVING (COUNT(1) > 2500)',
         None,
     ),
     "tableau-distinct": (

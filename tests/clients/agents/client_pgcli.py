@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import os
 import re
+import signal
 import sys
 import tempfile
-import threading
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,11 @@ class Refused(Exception):  # noqa: N818 - named as in pgveil
         self.sqlstate = found[1] or found[2] if found else None
 
 
+def _at_a_terminal() -> None:
+    """Whoever runs the tests in the background has Ctrl-C ignored, and so would all that they start."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Terminal:
     """pgcli at its prompt."""
 
@@ -53,9 +58,8 @@ class Terminal:
         mine = {**os.environ, "TERM": "xterm", "HOME": self.folder.name, "PROMPT_TOOLKIT_NO_CPR": "1"}
         arguments = ["-m", "pgcli.main", "--no-password", "--pgclirc", str(config)]
         arguments.append(f"{who} dbname={to['database']} {tls}")
-        self.child = pexpect.spawn(
-            sys.executable, arguments, env=mine, encoding="utf-8", dimensions=(200, 400), timeout=60, echo=False
-        )
+        how: dict[str, Any] = {"env": mine, "encoding": "utf-8", "dimensions": (200, 400), "timeout": 60, "echo": False}
+        self.child = pexpect.spawn(sys.executable, arguments, preexec_fn=_at_a_terminal, **how)
         if self.child.expect([_PROMPT, pexpect.EOF]):
             said = self.plain(self.child.before)
             self.close()
@@ -163,21 +167,11 @@ def notice(to: Request) -> Any:
         return re.findall(r"\b(veil: .*)", terminal.run(to["decision"]))
 
 
-def insist(terminal: Terminal, shown: threading.Event) -> None:
-    """Press Ctrl-C as a person does: again, if the prompt does not come back."""
-    for _ in range(5):
-        terminal.child.send("\x03")
-        if shown.wait(10):
-            return
-
-
 def cancel(to: Request) -> Any:
     with Terminal(to) as terminal:
         terminal.type(f"{to['long']};")
-        shown = threading.Event()
-        thread = at_the_word(to, lambda: insist(terminal, shown))
+        thread = at_the_word(to, lambda: terminal.child.send("\x03"))
         said = terminal.printed()
-        shown.set()
         done(thread, to)
         state = None if re.search("cancell?ed", said) else said  # pgcli has words of its own
         return {"state": state, "then": int(terminal.rows("SELECT 1 AS one")[0][0])}
