@@ -122,8 +122,11 @@ def test_a_question_is_answered_in_the_shape_of_the_tool_and_paid_once(
 
 
 def test_a_question_fills_a_temporary_table(veiled: psycopg.Connection) -> None:
-    assert seen(veiled, f'CREATE TEMPORARY TABLE "#Tableau_3" AS {ASKED}') == "SELECT 7"
-    assert sorted(seen(veiled, 'TABLE "#Tableau_3"')[1]) == sorted(seen(veiled, ASKED)[1])
+    try:
+        assert seen(veiled, f'CREATE TEMPORARY TABLE "#Tableau_3" AS {ASKED}') == "SELECT 7"
+        assert sorted(seen(veiled, 'TABLE "#Tableau_3"')[1]) == sorted(seen(veiled, ASKED)[1])
+    finally:
+        veiled.execute("DISCARD TEMP")  # other tests list the tables of this session
 
 
 def test_a_question_is_fetched_from_a_cursor_with_hold(veiled: psycopg.Connection) -> None:
