@@ -35,7 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--minutes",
         type=float,
-        help="begin no more tests that are slow or of clients after so many minutes",
+        help="begin no more tests that are slow or of clients after so many minutes, and none that may take long after",
     )
     group.addoption("--vast", type=int, help="run only so many tests of the mark vast, chosen at random")
 
@@ -55,12 +55,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 _BEGUN = time.monotonic()
 
 
+_LATEST = 20  # minutes after the last test was begun by which all have ended
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """What does not fit into the time of a run is for another one: the order is random."""
     minutes = item.config.getoption("--minutes")
-    slow = any(item.get_closest_marker(mark) is not None for mark in ("slow", "clients"))
-    if slow and minutes is not None and time.monotonic() - _BEGUN > 60 * minutes:
-        pytest.skip(f"{minutes:g} minutes are over")
+    if minutes is None or not any(item.get_closest_marker(mark) is not None for mark in ("slow", "clients")):
+        return
+    own = item.get_closest_marker("timeout")
+    most = own.args[0] if own is not None else item.config.getoption("timeout") or 0
+    elapsed = time.monotonic() - _BEGUN
+    if elapsed > 60 * minutes or elapsed + most > 60 * (minutes + _LATEST):
+        pytest.skip(f"of {minutes:g} minutes there are too few left")
 
 
 @dataclass(frozen=True)

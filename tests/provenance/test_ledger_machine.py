@@ -376,6 +376,6 @@ def test_no_interleaving_passes_a_limit_or_loses_a_charge(ready: str, journal_of
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(2400)
 def test_no_long_interleaving_does_either(ready: str, journal_of: Any, books_balance: Any) -> None:
     run(ready, journal_of, books_balance, 150, 60, print_blob=True)

@@ -61,7 +61,7 @@ def stage(world: str, shadow_server: Any, tmp_path: Path) -> Iterator[Stage]:
         found.proxy.stop()
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(200, marks=(pytest.mark.slow, pytest.mark.timeout(3000)))])
+@pytest.mark.parametrize("kills", [2, pytest.param(200, marks=(pytest.mark.slow, pytest.mark.timeout(2400)))])
 def test_a_proxy_killed_at_any_moment_under_load_loses_no_charge(
     stage: Stage, kills: int, record_testsuite_property: Any
 ) -> None:
@@ -150,7 +150,7 @@ def test_a_proxy_killed_in_the_middle_of_its_route_loses_no_charge(stage: Stage)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3000)
+@pytest.mark.timeout(2400)
 @pytest.mark.parametrize("kind", list(QUESTIONS))
 def test_a_proxy_killed_at_every_await_of_its_route_loses_no_charge(
     stage: Stage, kind: str, record_testsuite_property: Any
