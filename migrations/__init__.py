@@ -22,4 +22,5 @@ A file that has been applied anywhere is never edited again (its checksum is rec
     0018_levels        a decision that is settled leaves each group with its own level
     0019_lost_draws    what was lent ends with a ledger that was restored
     0020_typos         names that nothing bears and settings that there are not are told
+    0021_joined        a question counts against the limits of all relations that it reads
 """

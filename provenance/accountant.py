@@ -7,7 +7,7 @@ database's triggers do: it takes the rows of the journal, one by one, into balan
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from decimal import ROUND_DOWN, ROUND_UP, Context, Decimal, Inexact, InvalidOperation, localcontext
 from fractions import Fraction
@@ -101,14 +101,15 @@ def admit(
     table: Decimal | None = None,
     views: Mapping[int, Decimal] | None = None,
     counted: tuple[Decimal, Decimal] | None = None,
-    relation: int | None = None,
+    relations: Sequence[int] = (),
 ) -> Balances:
     """The balances after the loss, or the refusal that names the limit in the way.
 
     ``table`` is what the protected database itself loses (None: as much as the analyst learns), ``views`` what the
     global synopsis of each view loses. ``counted`` is by how much the balances of the analyst and of the protected
     database move (None: in full): not at all where other regions have lost more, down where a bound became tighter.
-    ``relation`` is what the question is about: one with a limit of its own moves as the protected database does.
+    ``relations`` are what the question reads: the first, if it has a limit of its own, moves as the protected database
+    does, and any other in full, since nothing is known of where it is touched.
 
     *Guarantee*: a fixed-limit filter (Whitehouse et al. 2023): what is admitted keeps every sum within its limit,
     however the next question was chosen.
@@ -139,20 +140,22 @@ def admit(
         views={**balances.views, **after},
         lending=_drawn(balances.lending, max(over, Decimal(0))),
         coalition=group,
-        relations=_limited_after(deployment, balances.relations, relation, lost, of_table),
+        relations=_limited_after(deployment, balances.relations, relations, lost, of_table),
     )
 
 
 def _limited_after(
-    deployment: Deployment, relations: Mapping[int, Limited], relation: int | None, lost: Loss, counted: Decimal
+    deployment: Deployment, limited: Mapping[int, Limited], read: Sequence[int], lost: Loss, counted: Decimal
 ) -> Mapping[int, Limited]:
-    """The relations that have a limit of their own after one of them has lost so much more, or the refusal."""
-    one = None if relation is None else relations.get(relation)
-    if relation is None or one is None:
-        return relations
-    most, asked = min(one.epsilon_limit, deployment.epsilon), replace(lost, delta=Decimal(0))
-    spent = _after(deployment, most, Balance(one.spent), asked, counted, f"relation {one.label}").amount
-    return {**relations, relation: replace(one, spent=spent)}
+    """The relations that have a limit of their own after a question that reads some of them, or the refusal."""
+    after, asked = dict(limited), replace(lost, delta=Decimal(0))
+    for place, relation in enumerate(read):
+        one = limited.get(relation)
+        if one is not None:
+            most, more = min(one.epsilon_limit, deployment.epsilon), lost.amount if place else counted
+            spent = _after(deployment, most, Balance(one.spent), asked, more, f"relation {one.label}").amount
+            after[relation] = replace(one, spent=spent)
+    return after
 
 
 def spare_of(lending: Lending) -> Decimal:

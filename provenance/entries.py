@@ -216,6 +216,7 @@ def row_of(
         *([part.amount for part in charge.parts], [part.table for part in charge.parts]),
         *(list(draws), list(draws.values()), quoted.regions),
         *([amount for _, amount, _ in quoted.felt], [table for _, _, table in quoted.felt], *counted),
+        list(charge.beside),
     )
 
 

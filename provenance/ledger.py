@@ -102,7 +102,7 @@ class Ledger(Outlook):
                 counted = counting.count(quoted, loss.amount, table)
                 try:
                     balances = accountant.admit(
-                        *(deployment, analyst, before, loss, table, views, counted, charge.relation_id)
+                        *(deployment, analyst, before, loss, table, views, counted, charge.relations)
                     )
                 except (LimitReached, NotActive) as refusal:
                     if isinstance(refusal, LimitReached) and not attempt.decides(counting):
@@ -221,7 +221,7 @@ class Ledger(Outlook):
             more = await conn.execute(sql.CIRCUMSTANCES, {"analyst": name, "charge": seen and seen.charge})
             layers = await conn.execute(sql.LAYERS, (wanted,))
             relations = [await conn.execute(sql.RELATION, (charge.relation_id,)) for charge in charges]
-            limited = await conn.execute(sql.LIMITED, ([charge.relation_id for charge in charges],))
+            limited = await conn.execute(sql.LIMITED, ([id_ for charge in charges for id_ in charge.relations],))
             answered = [
                 await conn.execute(sql.ANSWERED, entries.same_of(each)) for each in charges if each.accuracy is not None
             ]
@@ -247,7 +247,7 @@ class Ledger(Outlook):
             counted = counting.count(quoted, charge.loss.amount, charge.table_amount)
             try:
                 balances = accountant.admit(
-                    *(deployment, analyst, balances, charge.loss, charge.table_amount, own, counted, charge.relation_id)
+                    *(deployment, analyst, balances, charge.loss, charge.table_amount, own, counted, charge.relations)
                 )
             except LimitReached:
                 if attempt.decides(counting):
@@ -282,7 +282,7 @@ class Ledger(Outlook):
             state = await conn.execute(sql.STATE, (charge.analyst,))
             more = await conn.execute(sql.CIRCUMSTANCES, {"analyst": charge.analyst, "charge": seen and seen.charge})
             layers = await conn.execute(sql.LAYERS, (entries.layers_wanted(layers_of(charge), self.bounds),))
-            limited = await conn.execute(sql.LIMITED, ([charge.relation_id],))
+            limited = await conn.execute(sql.LIMITED, (list(charge.relations),))
             question = await conn.execute(sql.HELD, (receipt.id, charge.analyst, *versions, charge.fingerprint))
             views = await conn.execute(sql.HELD_VIEWS, (receipt.id,)) if charge.parts else None
             circumstances = _vouched(seen, await more.fetchone())

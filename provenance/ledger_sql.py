@@ -73,8 +73,8 @@ INSERT = """
 INSERT INTO provenance.charge (analyst, relation, relation_id, data_version, registry_version, fingerprint, question,
                                mechanism, coin, amount, delta, epsilon, bill, stage, table_amount,
                                views, view_amounts, view_tables, grants, grant_amounts,
-                               regions, region_amounts, region_tables, counted, table_counted)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+                               regions, region_amounts, region_tables, counted, table_counted, beside)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 RETURNING id, encode(hash, 'hex'), at::text"""
 
 # [[scope, name, relation id, data version, version], ...]: the layers as they stand. OFFSET: one by one, by the index.
@@ -127,13 +127,14 @@ FOLLOW = """
 INSERT INTO provenance.charge (analyst, relation, relation_id, data_version, registry_version, fingerprint, question,
                                mechanism, coin, question_of, views, stage, amount, delta, epsilon, bill, table_amount,
                                view_amounts, view_tables, grants, grant_amounts,
-                               regions, region_amounts, region_tables, counted, table_counted)
+                               regions, region_amounts, region_tables, counted, table_counted, beside)
 SELECT c.analyst, c.relation, c.relation_id, c.data_version, c.registry_version, c.fingerprint, c.question,
-       c.mechanism, c.coin, c.id, c.views, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, c.regions, %s, %s, %s, %s
+       c.mechanism, c.coin, c.id, c.views, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, c.regions, %s, %s, %s, %s,
+       c.beside
 FROM provenance.charge c WHERE c.id = %s RETURNING id, encode(hash, 'hex'), at::text"""
 
 # A settlement that says itself where it falls: parts of the region bear less than others from now on.
-LEVELS = FOLLOW.replace("c.regions, %s, %s, %s, %s\n", "%s, %s, %s, %s, %s\n")
+LEVELS = FOLLOW.replace("c.regions, %s, %s, %s, %s,\n", "%s, %s, %s, %s, %s,\n")
 
 LOSSES = """
 INSERT INTO provenance.charge_loss (charge, levels, level_of, groups, min_entropy)

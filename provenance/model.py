@@ -263,6 +263,7 @@ class Charge:
     parts: tuple[Part, ...] = ()
     accuracy: str | None = None  # with it, an answer that was stored meanwhile is not paid for again
     felt: tuple[Felt, ...] = ()  # where it falls; nothing: everywhere, in full
+    beside: tuple[int, ...] = ()  # the other protected relations that it reads: their limits bear it too
 
     def __post_init__(self) -> None:
         if self.groups is not None and (self.staged or self.groups.most > self.loss.amount):
@@ -286,6 +287,11 @@ class Charge:
             for other in self.felt[place + 1 :]
         ):
             raise ValueError("parts that overlap lose at most what the question costs, together")
+
+    @property
+    def relations(self) -> tuple[int, ...]:
+        """Everything protected that it reads, first what it is charged to."""
+        return self.relation_id, *self.beside
 
     @property
     def table_amount(self) -> Decimal:

@@ -142,7 +142,7 @@ class Outlook:
                 totals = await conn.execute(sql.BALANCES, (analyst,))
                 more = await conn.execute(sql.CIRCUMSTANCES, {"analyst": analyst, "charge": None})
                 layers = await conn.execute(sql.LAYERS, (entries.layers_wanted(wanted, self.bounds),))
-                limited = await conn.execute(sql.LIMITED, ([charge.relation_id for charge in charges],))
+                limited = await conn.execute(sql.LIMITED, ([id_ for charge in charges for id_ in charge.relations],))
                 views = await conn.execute(sql.LOOK_AT_VIEWS, (entries.wanted(parts),)) if parts else None
                 deployment, who = entries.state_of(await state.fetchone(), analyst)
                 counting = Counting(entries.stands_of(await layers.fetchall()))
@@ -158,7 +158,7 @@ class Outlook:
                 for charge, counted in zip(charges, counts, strict=True):
                     balances = accountant.admit(
                         *(deployment, who, balances, charge.loss, charge.table_amount, None, counted),
-                        relation=charge.relation_id,
+                        relations=charge.relations,
                     )
                 for place, view, *_ in found:
                     balances = accountant.admit(

@@ -25,7 +25,7 @@ import numpy as np
 
 from provenance.extent import Extent, Interval, Members, Value, hull, intersection
 from provenance.region import EVERYWHERE, Region
-from sqlrewrite.catalog import Attribute, Key, Relation
+from sqlrewrite.catalog import Attribute, Key, Kind, Relation
 from sqlrewrite.cells import Cells
 from sqlrewrite.constant import INTEGERS, base_type, decimal
 from sqlrewrite.normal import normalise
@@ -82,6 +82,11 @@ def exact_region(question: Question, statistic: int) -> Region | None:
     if not _exact(normalise(AllOf(tuple(parts))), question.relation):
         return None
     return _touched(question, statistic)
+
+
+def beside(question: Question) -> tuple[int, ...]:
+    """The protected relations that are joined to the charged one: a question is about the units of all of them."""
+    return tuple(each.relation.id for each in question.sources[1:] if each.relation.kind is Kind.PROTECTED)
 
 
 def separating(question: Question) -> frozenset[str]:

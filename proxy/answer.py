@@ -24,7 +24,7 @@ from mechanisms.release import Staged, release, release_found
 from mechanisms.values import Exact, Noisy
 from provenance.errors import LimitReached, StaleCatalog
 from provenance.model import Charge, Felt, Part, PredicateLoss, Receipt, Remaining
-from provenance.reach import reach
+from provenance.reach import beside, reach
 from provenance.releases import Place
 from provenance.synopses import Sameness, Stored
 from proxy.alone import filed
@@ -349,6 +349,7 @@ def _charge(asker: Asker, house: House, each: Plan, course: Course | None, found
         parts=parts,
         accuracy=same.accuracy,
         felt=felt,
+        beside=beside(each.question),
     )
 
 

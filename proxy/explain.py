@@ -20,7 +20,7 @@ from mechanisms.threshold import Share
 from provenance.accountant import shown
 from provenance.model import Charge, Felt, Room, Verdict
 from provenance.nearby import Near
-from provenance.reach import reach
+from provenance.reach import beside, reach
 from provenance.synopses import Sameness
 from provenance.told import told
 from proxy.answer import known_to
@@ -173,6 +173,7 @@ class Priced:
             table=self.table,
             parts=parts,
             felt=self.felt,
+            beside=beside(self.plan.question),
         )
 
     @property

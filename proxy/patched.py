@@ -18,7 +18,7 @@ from mechanisms.interval import deviation
 from mechanisms.loss import Loss, epsilon_of
 from provenance.model import Charge, Felt, Part
 from provenance.nearby import Fact, Nearby
-from provenance.reach import reach
+from provenance.reach import beside, reach
 from provenance.region import Region
 from provenance.relax import Price, Relaxed
 from provenance.shape import Shape, shape_of
@@ -151,6 +151,7 @@ class Buyer:
             table=min(table, loss.amount),
             parts=parts if loss.amount else (),
             felt=felt if loss.amount else (),
+            beside=beside(piece.question),
         )
 
 

@@ -251,3 +251,53 @@ def test_the_same_holds_in_rho(ready: str, books: Connection, pools: Pools) -> N
     count, spent, left = popularity(books)
     assert count == allowed and spent <= 1 and left == 1 - spent
     assert answered(ready, pools, on(books, box((10, 19), (0, 9)), price)) == [None]
+
+
+JOINED = "the privacy limit of relation orders is reached"
+
+
+def test_a_question_counts_against_the_limits_of_all_that_it_joins(ready: str, books: Connection, pools: Pools) -> None:
+    """In full, wherever it falls in the first: what is told of a patient's rows by way of another table is told."""
+    books.execute("SELECT provenance.limit_relation('orders', %s)", (4 * ONE,))
+    orders = place(books, "orders")[0]
+    joined = [replace(on(books, box((at, at), (0, 9))), beside=(orders,)) for at in range(5)]
+    assert answered(ready, pools, *joined) == [None] * 4 + [JOINED]
+    assert popularity(books)[0] == 1 and popularity(books, "orders")[1:] == (4 * ONE, 0)
+    assert answered(ready, pools, on(books, EVERYWHERE, relation="orders")) == [JOINED]
+    assert answered(ready, pools, on(books, box((9, 9), (0, 9)))) == [None]
+    (checked,) = books.execute("SELECT reason FROM provenance.verify_chain()").fetchall()
+    assert checked[0] is None
+
+
+def test_what_a_joined_question_gives_back_comes_off_all_limits(ready: str, books: Connection, pools: Pools) -> None:
+    books.execute("SELECT provenance.limit_relation('orders', %s)", (3 * ONE,))
+    joined = replace(on(books, EVERYWHERE, staged=True), beside=(place(books, "orders")[0],))
+
+    async def work() -> None:
+        async with pools(ready) as pool:
+            ledger = Ledger(pool)
+            receipt = await ledger.reserve_more(await ledger.charge(joined), Loss(Coin.PURE, 2 * ONE))
+            with pytest.raises(LimitReached, match="relation"):
+                await ledger.reserve_more(receipt, Loss(Coin.PURE, ONE))
+            assert popularity(books, "orders")[1] == 3 * ONE
+            await ledger.settle(receipt, Loss(Coin.PURE, 2 * ONE))
+            assert popularity(books, "orders")[1] == 2 * ONE
+            await ledger.charge(on(books, EVERYWHERE, relation="orders"))
+            with pytest.raises(LimitReached, match="relation orders"):
+                await ledger.charge(on(books, EVERYWHERE, relation="orders"))
+
+    asyncio.run(work())
+
+
+def test_a_stage_is_about_what_the_question_joined(ready: str, books: Connection, pools: Pools) -> None:
+    joined = replace(on(books, EVERYWHERE, staged=True), beside=(place(books, "orders")[0],))
+    assert answered(ready, pools, joined) == [None]
+    with pytest.raises(errors.CheckViolation):
+        books.execute(
+            "INSERT INTO provenance.charge (analyst, relation, relation_id, data_version, registry_version,"
+            " fingerprint, question, mechanism, coin, amount, epsilon, table_amount, stage, question_of, regions,"
+            " region_amounts, region_tables) SELECT c.analyst, c.relation, c.relation_id, c.data_version,"
+            " c.registry_version, c.fingerprint, c.question, c.mechanism, c.coin, -c.amount, 0, -c.amount, 'settle',"
+            " c.id, c.regions,"
+            " ARRAY[-c.amount], ARRAY[-c.amount] FROM provenance.charge c"
+        )
