@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Final
 
 from sqlrewrite.lex import Kind, Token, tokens
@@ -89,15 +89,20 @@ def spoken(text: str) -> tuple[Place, ...]:
 
 
 def constant(type_name: str, iso: str) -> str | None:
-    """A value as a constant that means the same under every DateStyle; ``iso`` is its form in JSON."""
+    """A value as a constant that means the same under every DateStyle; ``iso`` is its form in JSON.
+
+    None where it is no such value: an infinite one, one before or after the years that are read here, or a text of a
+    type that only bears the name.
+    """
     word = _TYPES.get(type_name)
-    if word is None:
+    try:
+        if word is None or word == "DATE":
+            return None if word is None else f"DATE '{date.fromisoformat(iso).isoformat()}'"
+        moment = datetime.fromisoformat(iso)
+        if moment.tzinfo is not None:
+            moment = moment.astimezone(UTC)
+    except (ValueError, OverflowError):
         return None
-    if word == "DATE":
-        return f"DATE '{iso}'"
-    moment = datetime.fromisoformat(iso)
-    if moment.tzinfo is not None:
-        moment = moment.astimezone(UTC)
     return f"{word} '{moment.isoformat(' ').replace('+00:00', '+00')}'"
 
 

@@ -49,6 +49,13 @@ def test_the_day_is_found_in_conditions(condition: str, meant: list[str]) -> Non
         ("timestamp without time zone", "2025-03-04T00:00:00", "TIMESTAMP '2025-03-04 00:00:00'"),
         ("timestamp with time zone", "2025-03-04T00:00:00+05:30", "TIMESTAMP WITH TIME ZONE '2025-03-03 18:30:00+00'"),
         ("interval", "1 day", None),
+        ("date", "infinity", None),
+        ("date", "0044-03-15 BC", None),
+        ("date", "2025-03-04' OR '' = '", None),  # CREATE DOMAIN pg_temp.date AS text
+        ("timestamp without time zone", "-infinity", None),
+        ("timestamp with time zone", "292025-01-01T00:00:00+00:00", None),
+        ("timestamp with time zone", "2974-01-01T00:00:00+00:00 BC", None),
+        ("timestamp with time zone", "0001-01-01T00:00:00+14:00", None),
     ],
 )
 def test_a_value_is_written_as_every_session_reads_it(kind: str, iso: str, written_as: str | None) -> None:

@@ -74,3 +74,23 @@ def test_outside_conditions_it_is_postgresqls_own(session: psycopg.Connection) -
     assert [column.name for column in cursor.description or ()] == ["current_date", "?column?", "count"]
     row = cursor.fetchone() or ()
     assert row[:1] == session.execute("SELECT current_date").fetchone() and row[1] is True
+
+
+@pytest.mark.parametrize("years", [-5000, 290_000])
+def test_a_day_in_no_calendar_is_refused_and_costs_nothing(
+    session: psycopg.Connection, proxy: Proxy, analyst: str, years: int
+) -> None:
+    day = f"date_trunc('day', now() + interval '{years} years')"
+    with pytest.raises(psycopg.errors.FeatureNotSupported):
+        session.execute(f"SELECT count(*) FROM orders WHERE ordered_on < {day}")
+    assert charges(proxy.upstream, analyst) == []
+
+
+def test_a_type_that_is_called_date_is_not_taken_for_one(
+    session: psycopg.Connection, proxy: Proxy, analyst: str
+) -> None:
+    """PostgreSQL looks for types among the temporary ones first; what such a day is worth is any text."""
+    session.execute("CREATE DOMAIN pg_temp.date AS text")
+    with pytest.raises(psycopg.Error) as refused:
+        session.execute("SELECT count(*) FROM orders WHERE ordered_on < CAST(now() AS date)")
+    assert refused.value.sqlstate != "XX000" and charges(proxy.upstream, analyst) == []
