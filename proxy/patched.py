@@ -21,6 +21,7 @@ from provenance.nearby import Fact, Nearby
 from provenance.reach import beside, reach
 from provenance.region import Region
 from provenance.relax import Price, Relaxed
+from provenance.releases import Place
 from provenance.shape import Shape, shape_of
 from provenance.synopses import Sameness
 from provenance.told import told
@@ -118,7 +119,8 @@ class Buyer:
             return None
         try:
             pieces = await self._plans(each, regions)
-            charges = {same: await self._charge(piece) for same, piece in pieces.items()}
+            taken: set[Place] = set()
+            charges = {same: await self._charge(piece, taken) for same, piece in pieces.items()}
         except Refusal:
             return None
         for same, charge in charges.items():
@@ -133,10 +135,15 @@ class Buyer:
         refused = bool(owed) and (await self.runtime.ledger.verdict(owed)).refusal is not None
         return None if refused else cost
 
-    async def _charge(self, piece: Plan) -> Charge:
-        """What the till would be asked for."""
+    async def _charge(self, piece: Plan, taken: set[Place]) -> Charge:
+        """What the till would be asked for; of two pieces that move one view, the second has noise of its own."""
         relation = piece.question.relation
         found = await ways(self.runtime.releases, self.asker.name, piece) if shares_views(piece) else None
+        if found is not None and not found.free:
+            if taken & found.moves.keys() or found.dearer_than(piece.most):
+                found = None
+            else:
+                taken.update(found.moves)
         loss, table = piece.loss, piece.loss.amount
         parts: tuple[Part, ...] = ()
         felt: tuple[Felt, ...] = (Felt(reach(piece.question), loss.amount, loss.amount),)
