@@ -94,3 +94,23 @@ def test_a_type_that_is_called_date_is_not_taken_for_one(
     with pytest.raises(psycopg.Error) as refused:
         session.execute("SELECT count(*) FROM orders WHERE ordered_on < CAST(now() AS date)")
     assert refused.value.sqlstate != "XX000" and charges(proxy.upstream, analyst) == []
+
+
+def test_what_is_prepared_or_remembered_means_the_day_on_which_it_is_executed(proxy: Proxy, analyst: str) -> None:
+    """These two zones are never on the same day: no plan, portal or warm answer of one stands for the other, and coming
+    back to a day that was asked about is free, so that the noise of a day is drawn once."""
+    text = "SELECT count(*) FROM orders WHERE ordered_on < current_date"
+    told: dict[str, set[int]] = {}
+    with proxy.connect(analyst) as conn:
+        conn.execute("PREPARE asked AS " + text)
+        for zone in ("Pacific/Kiritimati", "Etc/GMT+12") * 3:
+            conn.execute(f"SET TimeZone = '{zone}'")
+            for _ in range(2):
+                for each in (text, "EXECUTE asked"):
+                    ((number,),) = conn.execute(each).fetchall()
+                    told.setdefault(zone, set()).add(number)
+                ((number,),) = conn.execute(text, prepare=True).fetchall()
+                told[zone].add(number)
+        days = {question.partition("DATE '")[2][:10] for _, _, _, question in charges(proxy.upstream, analyst)}
+    assert len(days) == len(charges(proxy.upstream, analyst)) == 2
+    assert all(len(numbers) == 1 for numbers in told.values())
