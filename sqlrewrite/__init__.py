@@ -6,7 +6,7 @@ is read by sqlglot into a ``Question``, which alone decides what is charged and 
 
     text -> lex -> blocks (which SELECTs), folding (which are questions) -> cut (fragments, and the text around them)
                                                |
-  derived, source, predicate, aggregate, decompose <- read (parse, allow, account: nothing unread) -> Question
+  derived, source, predicate, aggregate, decompose (guard) <- read (parse, allow, account: nothing unread) -> Question
                                                |
          interval, minimise, normal, canonical |-> sensitivity: what one unit can move
                                                |-> generate (render, amount): one SELECT, one scan

@@ -19,11 +19,11 @@ from sqlglot import exp
 
 from mechanisms.condition import And, Condition, Leaf, Or
 from mechanisms.errors import AccuracyUnreachable
-from sqlrewrite import spelled
 from sqlrewrite.aggregate import Measures, filtered, nullable
 from sqlrewrite.constant import decimal, fit
 from sqlrewrite.errors import NotAnswered
 from sqlrewrite.expression import Reader, expression
+from sqlrewrite.guard import proposed, shown
 from sqlrewrite.linear import Linear, against_zero, conjoined, on_lattice, uncut
 from sqlrewrite.minimise import minimise, prime_implicants
 from sqlrewrite.normal import normal_condition, normalise
@@ -43,7 +43,6 @@ from sqlrewrite.question import (
 from sqlrewrite.side import Side, side
 
 Tree: TypeAlias = Condition[Atom] | bool
-GUARD = 500  # what the hint proposes, times the rows of a unit: a size that an average is decided at for little
 ZERO = Fraction(0)
 
 
@@ -186,7 +185,7 @@ def _comparison(
     first, second = (side(part, reading.reader, reading.measures, reading.keys) for part in (left, right))
     if first is None or second is None:  # NULL
         return False
-    text = _shown(left if _has_aggregate(left) else right)
+    text = shown(left if _has_aggregate(left) else right)
     if first.over is None and second.over is not None:
         first, second, op = second, first, FLIPPED[op]
     if first.over is None:
@@ -280,9 +279,9 @@ def _quantile(node: exp.Expr, op: Comparison, right: exp.Expr, reading: _Reading
     over = Linear({measures.values(argument, kept): Fraction(1)})
     form = Linear({measures.rows(conjoined(kept, above, normalise)): Fraction(1)}).plus(over, part - 1)
     found = Comparison.GT if op in (Comparison.GT, Comparison.GE) else Comparison.LE
-    atom = _atom(form, found, _shown(node), reading, average=_guards(over, reading))
+    atom = _atom(form, found, shown(node), reading, average=_guards(over, reading))
     some = found is Comparison.LE and not _never_zero(over, measures)
-    text = f"values of {_shown(node)}"
+    text = f"values of {shown(node)}"
     return _all((atom, _atom(over, Comparison.GT, text, reading, asked=False))) if some else atom
 
 
@@ -350,24 +349,13 @@ def _guarded(condition: Condition[Atom], reading: _Reading, node: exp.Expr, text
         for atom in term:
             wanted = reading.unsure(atom)
             if wanted is not None and not wanted & sizes:
-                size = GUARD * reading.measures.unit.max_rows
-                guard = _guard(wanted, reading, node)
+                guard, size = proposed(wanted, reading.measures, reading.reader, node)
                 raise AccuracyUnreachable(
                     f"{atom.text} on groups of any size cannot be decided with a bounded error",
                     hint=f"say from which size on groups count: HAVING ({text.strip()}) AND {guard} >= {size};"
                     f" or SET veil.support = {size}",
-                    position=next((position(part) for part in node.walk() if _shown(part) == atom.text), None),
+                    position=next((position(part) for part in node.walk() if shown(part) == atom.text), None),
                 )
-
-
-def _guard(wanted: frozenset[int], reading: _Reading, node: exp.Expr) -> str:
-    """One of the counts that would be enough, with its filter as the analyst wrote it: only so is it the same count."""
-    counts = (reading.measures[place] for place in sorted(wanted))
-    rows = next(each for each in counts if each.kind is MeasureKind.ROWS)
-    if rows.filter is None:
-        return "count(*)"
-    filters = (part for part in node.find_all(exp.Filter) if filtered(part, reading.reader)[1] == rows.filter)
-    return next((f"count(*) FILTER ({_shown(part.expression).strip()})" for part in filters), spelled.measure(rows))
 
 
 def _one_key(form: Linear, reading: _Reading, whole: exp.Expr) -> None:
@@ -385,10 +373,6 @@ def _call(node: exp.Expr) -> exp.Expr:
     while isinstance(node, exp.Paren | exp.Filter):
         node = node.this
     return node
-
-
-def _shown(node: exp.Expr) -> str:
-    return node.sql(dialect="postgres", normalize_functions="lower")
 
 
 def _not_linear(node: exp.Expr) -> NotAnswered:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from mechanisms.condition import And, Leaf, atoms, holds
 from mechanisms.errors import AccuracyUnreachable, Refusal
-from sqlrewrite.decompose import GUARD
+from sqlrewrite.guard import GUARD
 from sqlrewrite.linear import FAR
 from sqlrewrite.question import (
     AllOf,
