@@ -18,6 +18,8 @@ from sqlrewrite.lex import Kind, Token, tokens
 from sqlrewrite.question import Literal
 
 _LONGEST: Final = 4096
+# One that touches nothing it could belong to: what is not ASCII may stand in a name, or in the tag of a dollar quote.
+_NUMBER: Final = re.compile(r"(?<![\w$.\x80-\U0010ffff])([0-9]{1,9})(?![\w$.\x80-\U0010ffff])")
 _INTEGER: Final = re.compile(r"[0-9]{1,9}")
 _STRING: Final = re.compile(r"'(?:[^'\\\0]|'')*'")
 _EQUAL: Final = frozenset(("=", "<>", "!="))
@@ -51,26 +53,60 @@ def lift(text: str) -> Lifted | None:
 
 @lru_cache(maxsize=16)  # one statement is looked at by several readers in turn
 def _lifted(text: str) -> Lifted | None:
-    these = tokens(text)
-    if not these or these[0].word != "select":
+    """Texts that differ in whole numbers only, each of one to nine digits by itself, have the same tokens elsewhere."""
+    bone, *others = _NUMBER.split(text)
+    numbers, between = others[::2], others[1::2]
+    pattern = _pattern("0".join((bone, *between)))
+    if pattern is None:
+        return _read(text)
+    values, pieces = [], [bone]
+    for number, rest, lifted in zip(numbers, between, pattern, strict=True):
+        if lifted:
+            values.append(Literal(str(int(number)), "integer"))
+        pieces += (f"${len(values)}" if lifted else number, rest)
+    return Lifted("".join(pieces), tuple(values))
+
+
+@lru_cache(maxsize=1024)
+def _pattern(text: str) -> tuple[bool, ...] | None:
+    """Which of these numbers in a text are lifted; None if none is, or if something else is, too."""
+    found = _constants(tokens(text))
+    if not found or any(token.kind is not Kind.NUMBER for token, _ in found):
         return None
+    starts = {token.start for token, _ in found}
+    lifted = tuple(number.start() in starts for number in _NUMBER.finditer(text))
+    return lifted if sum(lifted) == len(starts) else None  # 5and: a number, though it touches a word
+
+
+def _read(text: str) -> Lifted | None:
+    """The same for any text."""
+    found = _constants(tokens(text))
     pieces: list[str] = []
-    values: list[Literal] = []
-    inside, at = False, 0
+    at = 0
+    for number, (token, _) in enumerate(found, 1):
+        pieces += (text[at : token.start], f"${number}")
+        at = token.stop
+    return Lifted("".join((*pieces, text[at:])), tuple(value for _, value in found)) if found else None
+
+
+def _constants(these: tuple[Token, ...]) -> list[tuple[Token, Literal]]:
+    """The constants to lift."""
+    found: list[tuple[Token, Literal]] = []
+    if not these or these[0].word != "select":
+        return found
+    inside = False
     for place, token in enumerate(these):
         kind = token.kind
         if kind is Kind.PARAMETER:
-            return None
+            return []
         if kind is Kind.WORD:
             word = token.word
             inside = word == "where" or (inside and word not in _OUTSIDE)
         elif inside and (kind is Kind.NUMBER or kind is Kind.STRING) and _ends(these, place):
             value = _constant(these, place)
             if value is not None:
-                values.append(value)
-                pieces += (text[at : token.start], f"${len(values)}")
-                at = token.stop
-    return Lifted("".join((*pieces, text[at:])), tuple(values)) if values else None
+                found.append((token, value))
+    return found
 
 
 def _ends(these: tuple[Token, ...], place: int) -> bool:

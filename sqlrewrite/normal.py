@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 from mechanisms.condition import And, Condition, Leaf, Or
@@ -46,6 +47,7 @@ from sqlrewrite.question import (
 from sqlrewrite.walk import columns
 
 _GT, _GE, _LT, _LE, _EQ, _NE = Comparison
+_REMEMBERED = 64  # characters of a constant
 _NEGATED = {_GT: _LE, _GE: _LT, _LT: _GE, _LE: _GT, _EQ: _NE, _NE: _EQ}
 _FLIPPED = {_GT: _LT, _GE: _LE, _LT: _GT, _LE: _GE, _EQ: _EQ, _NE: _NE}
 
@@ -132,7 +134,7 @@ def frame(question: Question) -> str:
 
 def condition_text(where: Predicate | None) -> str:
     """A WHERE in normal form as it enters the fingerprint."""
-    return "null" if where is None else _dump(_predicate(where))
+    return "null" if where is None else _text(where)
 
 
 def digest(frame_: str, condition: str) -> str:
@@ -182,9 +184,47 @@ def order_of(content: Any) -> str:
     return _dump(content)
 
 
+def _small(left: Expression, right: Expression) -> bool:
+    """A column and a bound, which may come again in other ranges; what is remembered must not be long."""
+    return isinstance(left, ColumnRef) and isinstance(right, Literal) and len(right.text or "") <= _REMEMBERED
+
+
+def _bound(left: Expression, op: Comparison, right: Literal) -> Compare:
+    return Compare(left, op, _spelling(right, left))
+
+
+def _spelled(part: Compare) -> tuple[str, str]:
+    return (_known_spelling if _small(part.left, part.right) else _spell)(part)
+
+
+def _spell(part: Compare) -> tuple[str, str]:
+    return _dump(_predicate(part)), repr(part)
+
+
+_known_bound = lru_cache(maxsize=4096)(_bound)
+_known_spelling = lru_cache(maxsize=4096)(_spell)
+
+
+def _order(part: Predicate) -> tuple[str, str]:
+    return _spelled(part) if isinstance(part, Compare) else (_text(part), repr(part))
+
+
+def _text(part: Predicate) -> str:
+    """``_dump`` of the predicate, put together from its parts."""
+    match part:
+        case Compare():
+            return _spelled(part)[0]
+        case AllOf(parts) | AnyOf(parts):
+            texts = sorted({_text(inner) for inner in parts})
+            word = "and" if isinstance(part, AllOf) else "or"
+            return texts[0] if len(texts) == 1 else f'["{word}",[{",".join(texts)}]]'
+        case _:
+            return _dump(_predicate(part))
+
+
 def _comparison(left: Expression, op: Comparison, right: Expression) -> Predicate:
     if isinstance(right, Literal):
-        return Compare(left, op, _spelling(right, left))
+        return (_known_bound if _small(left, right) else _bound)(left, op, right)
     turned = op in (_GT, _GE) or (op in (_EQ, _NE) and _dump(_expression(right)) < _dump(_expression(left)))
     if turned and columns(right):  # a constant stands on the right
         return Compare(right, _FLIPPED[op], left)
@@ -203,7 +243,7 @@ def _join(conjunction: bool, parts: Sequence[Predicate]) -> Predicate:
         return Always(conjunction)
     flat = _merged(flat, _NE if conjunction else _EQ)
     # x < 8 and x <= 7 have one form: their spelling settles the order, or it would be that of a set.
-    ordered = tuple(sorted(flat, key=lambda p: (_dump(_predicate(p)), repr(p))))
+    ordered = tuple(sorted(flat, key=_order))
     return ordered[0] if len(ordered) == 1 else kind(ordered)
 
 

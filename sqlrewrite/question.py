@@ -34,6 +34,8 @@ class Comparison(Enum):
     EQ = "="
     NE = "<>"
 
+    __hash__ = object.__hash__  # that of an Enum is a function in Python, and conditions are hashed all the time
+
 
 # -- row expressions: total (they cannot raise on data), typed, over the columns of the sources ------------------------
 

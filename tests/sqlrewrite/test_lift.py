@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from sqlrewrite.lift import lift
+from sqlrewrite.lift import _lifted, _read, lift
 
 LIFTED = {
     "SELECT count(*) FROM p WHERE age BETWEEN 20 AND 39": ("age BETWEEN $1 AND $2", ["20", "39"]),
@@ -80,3 +80,20 @@ def test_postgresql_reads_what_is_lifted_as_it_reads_the_constants(postgres) -> 
 
 def columns(cursor: psycopg.RawCursor[Any]) -> list[tuple[str, int]]:
     return [(column.name, column.type_code) for column in cursor.description or ()]
+
+
+PIECES = (
+    *("where ", "x = 5 ", "x=5and y=6 ", "and ", "or ", "between 1 and 2 ", "group by 1 ", "limit 5 ", "gender = 'f' "),
+    *("12", "7", "123456789", "1234567890", "1.5", ".5", "5.", "1e3", "1_000", "0x1F", "5x", "x = 007 ", "$1", "a1 "),
+    *("'", "''", "'a 5'", "E'\\'5'", "U&'\\0041 5'", "x'1F'", '"5"', '"', 'U&"d 5"', "$$", "$a1$", "\0", " ", "\n"),
+    *("$\u20ac1\u20ac$", "$\u20ac2\u20ac$", "a\u20ac12 ", "\u20ac5", " 5\u20ac", "5\u0663", "5\u0301", "x >= 5\xb2 "),
+    *("--5\n", "/*5", "*/", "/* /*1*/ 2*/", "x =\xa05 and ", "(", ")", ";", ",", ".", "-", "=", ">=", "<>"),
+)
+
+
+def test_what_is_lifted_by_the_pattern_of_a_text_is_what_its_tokens_tell() -> None:
+    dice = random.Random(11)
+    for _ in range(10_000):
+        start = "select count(*) from t where " if dice.random() < 0.8 else "select "
+        text = start + "".join(dice.choices(PIECES, k=dice.randint(1, 9)))
+        assert _lifted.__wrapped__(text) == _read(text), text

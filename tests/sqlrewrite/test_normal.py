@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from fragments import CITY, ORDERS, ask
 
-from sqlrewrite.normal import fingerprint, normalise
-from sqlrewrite.question import Literal, Question, Source
+from sqlrewrite.normal import _dump, _predicate, condition_text, fingerprint, normalise
+from sqlrewrite.question import (
+    AllOf,
+    Always,
+    Among,
+    AnyOf,
+    Case,
+    Cast,
+    ColumnRef,
+    Compare,
+    Comparison,
+    Expression,
+    IsNull,
+    Literal,
+    Not,
+    Predicate,
+    Question,
+    Source,
+)
 
 SAME: list[list[dict[str, Any]]] = [
     [
@@ -180,3 +198,43 @@ def test_the_normal_form_is_stable() -> None:
     for parts in (*OTHERS, *(each for group in SAME for each in group)):
         where = ask(**parts).where
         assert where is None or normalise(where) == where
+
+
+TYPES = ("integer", "bigint", "numeric", "text", "date", "character varying(5)")
+TEXTS = ("1", "17", "18", "17.0", "17.5", "9999999999", "2020-01-01", "2020-01-02", 'a"b', "\xe9", "x" * 99, None)
+
+
+def expression(dice: random.Random, depth: int) -> Expression:
+    kind, type_name = dice.random(), dice.choice(TYPES)
+    if depth == 0 or kind < 0.5:
+        return ColumnRef(0, dice.choice("abc"), type_name)
+    if kind < 0.7:
+        return Literal(dice.choice(TEXTS), type_name)
+    if kind < 0.9:
+        return Cast(expression(dice, depth - 1), type_name)
+    return Case(((predicate(dice, depth - 1), expression(dice, 0)),), expression(dice, 0), type_name)
+
+
+def predicate(dice: random.Random, depth: int) -> Predicate:
+    kind, constants = dice.random(), [Literal(dice.choice(TEXTS), dice.choice(TYPES)) for _ in range(3)]
+    if depth == 0 or kind < 0.4:
+        right = dice.choice((constants[0], expression(dice, 1)))
+        return Compare(expression(dice, 1), dice.choice(list(Comparison)), right)
+    if kind < 0.5:
+        return Among(expression(dice, 1), tuple(constants))
+    if kind < 0.55:
+        return Always(dice.random() < 0.5)
+    if kind < 0.6:
+        return IsNull(expression(dice, 1))
+    if kind < 0.7:
+        return Not(predicate(dice, depth - 1))
+    joined = dice.choice((AllOf, AnyOf))
+    return joined(tuple(predicate(dice, depth - 1) for _ in range(dice.randint(1, 4))))
+
+
+def test_the_text_of_a_condition_is_that_of_its_lists() -> None:
+    dice = random.Random(5)
+    for _ in range(2000):
+        part = predicate(dice, dice.randint(0, 4))
+        for each in (part, normalise(part)):
+            assert condition_text(each) == _dump(_predicate(each))
