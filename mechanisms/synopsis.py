@@ -193,6 +193,8 @@ def estimate(releases: Sequence[Release], known: Known) -> tuple[Lattice, Fracti
         if source.values is None:
             raise ValueError("an estimate needs the values of what is known")
         values.append(source.values)
+    if len(sources) == 1:
+        return values[0], 1 / sources[0][1]
     common = math.lcm(*(precision.denominator for _, precision in sources))
     weights = [int(precision * common) for _, precision in sources]
     return _mean(values, weights), Fraction(common, sum(weights))

@@ -48,7 +48,10 @@ class Rollup:
     @cached_property
     def most(self) -> int:
         """The most cells that one group adds up."""
-        counted = self.groups[self.groups >= 0]
+        inside = self.groups >= 0
+        if self.size == 1:
+            return int(np.count_nonzero(inside))
+        counted = self.groups[inside]
         return int(np.bincount(counted).max()) if counted.size else 0
 
     def add_up(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
