@@ -7,9 +7,10 @@ believed for longer than a second. The till, of course, believes nothing.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
@@ -22,6 +23,7 @@ from provenance.model import Remaining
 from provenance.outlook import Pool, connected
 from provenance.registry import Versions
 from provenance.synopses import Sameness
+from proxy.lookout import Lookout, Row, Silent
 
 _BELIEVED: Final = 1.0  # seconds
 
@@ -49,6 +51,18 @@ _PROBE: Final = _SEEN.format(
                       AND r.digest = ANY (string_to_array(%(own)s, ' ')))"""
 )
 
+_VALUES: Final = ("analyst", "relation", "version", "same", "accuracy", "own")
+
+
+def _numbered(statement: str) -> str:
+    for place, name in enumerate(_VALUES, 1):
+        statement = statement.replace(f"%({name})s", f"${place}")
+    return statement
+
+
+LOOKS: Final = (_numbered(_LOOK), _numbered(_PROBE))
+"""What a ``Lookout`` is asked."""
+
 
 @dataclass(frozen=True, slots=True)
 class Probe:
@@ -73,6 +87,15 @@ class Look:
     answered: bool
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Begun:
+    """A look that was begun."""
+
+    analyst: str
+    values: Mapping[str, Any]
+    asked: asyncio.Future[Row | None] | None
+
+
 @dataclass(frozen=True, slots=True)
 class _Left:
     """What an analyst had left when things stood like this."""
@@ -83,30 +106,60 @@ class _Left:
 
 
 @lru_cache(maxsize=8)
-def _versions(registry: int, coin: str, conversion: Decimal, payment: Decimal, data: str | None) -> Versions:
+def _versions(registry: str, coin: str, conversion: str, payment: str, data: str | None) -> Versions:
     of_relation = {int(key): int(value) for key, value in json.loads(data or "{}").items()}
-    return Versions(registry, Coin(coin), conversion, payment, of_relation)
+    return Versions(int(registry), Coin(coin), Decimal(conversion), Decimal(payment), of_relation)
 
 
 class Standing:
     """What was last seen of each analyst."""
 
-    def __init__(self, pool: Pool, ledger: Ledger) -> None:
-        self._pool = pool
+    def __init__(self, pool: Pool, ledger: Ledger, lookout: Lookout | None = None) -> None:
+        self._pool, self._lookout = pool, lookout
         self._ledger = ledger
         self._marks: dict[str, str] = {}
         self._paid: dict[str, str] = {}
         self._left: dict[str, _Left] = {}
 
-    async def look(self, analyst: str, probe: Probe | None = None) -> Look:
+    def begin(self, analyst: str, probe: Probe | None = None) -> Begun:
+        """Begin a look, which ``look`` ends: there may be other things to do meanwhile."""
+        values = {"analyst": analyst} if probe is None else probe.values
+        asked = None
+        if self._lookout is not None:
+            asked = self._lookout.ask(probe is not None, [str(value) for value in values.values()])
+        return Begun(analyst, values, asked)
+
+    async def look(self, analyst: str) -> Look:
         """How things stand; who is not active any more is refused, whatever is asked."""
-        async with connected(self._pool) as conn:
-            asked = (_LOOK, {"analyst": analyst}) if probe is None else (_PROBE, probe.values)
-            row = await (await conn.execute(*asked)).fetchone()
+        return await self.end(self.begin(analyst))
+
+    async def end(self, begun: Begun) -> Look:
+        """The same for a look that was begun."""
+        analyst = begun.analyst
+        row = await self._quickly(begun) or await self._surely(begun.values)
         if row is None or not row[5]:
             raise not_active(analyst)
         self._marks[analyst], self._paid[analyst] = row[6], row[7] or ""
         return Look(_versions(*row[:5]), self._paid[analyst], bool(row[8]))
+
+    async def _quickly(self, begun: Begun) -> tuple[Any, ...] | None:
+        """The row by the lookout, if it tells one."""
+        if begun.asked is None:
+            return None
+        try:
+            row = await begun.asked
+        except Silent:
+            return None
+        if row is None:
+            return None
+        texts = [None if value is None else value.decode() for value in row]
+        return (*texts[:5], texts[5] == "t", *texts[6:8], texts[8] == "t")
+
+    async def _surely(self, values: Mapping[str, Any]) -> tuple[Any, ...] | None:
+        """The same by the pool."""
+        async with connected(self._pool) as conn:
+            row = await (await conn.execute(_LOOK if len(values) == 1 else _PROBE, values)).fetchone()
+        return row if row is None else (*map(str, row[:4]), *row[4:])
 
     def paid(self, analyst: str) -> str:
         """A mark that changes with every charge of the analyst, as it was last seen."""

@@ -34,6 +34,7 @@ IO = {
         "embedded.py": "starts PostgreSQL",
         "link.py": "the connection of a session to its shadow",
         "login.py": "opens that connection",
+        "lookout.py": "the connection for looks at the ledger",
         "postmaster.py": "PostgreSQL's processes",
         "runtime.py": "the pools",
         "server.py": "the clients",

@@ -19,6 +19,7 @@ from psycopg import AsyncCursor
 
 from proxy.__main__ import main
 from proxy.link import Link
+from proxy.lookout import Lookout
 
 COUNTED: Counter[str] = Counter()
 
@@ -41,6 +42,7 @@ def tell(*_: object) -> None:
 
 if __name__ == "__main__":
     count(AsyncCursor, "execute", "provenance")  # a warm answer reads no private row, so these are all
+    count(Lookout, "ask", "provenance")
     count(Link, "ask", "shadow")
     signal.signal(signal.SIGUSR1, tell)
     sys.exit(main())
