@@ -9,6 +9,8 @@ The route of one question, in the order of the files::
 
     server          a socket; the client's first packets, TLS, SCRAM     codec, tls, auth, binding; to the shadow: login
     session         whole messages, in order (``protocol`` says which may come)  codec, messages, body
+    express         a statement that was answered before, or differs in its constants only: if its answer is known, it
+                    is told at once, after one look at how things stand, and the shadow hears nothing of it
     route           may it name a protected relation? no: to the shadow, byte for byte (``link``), and that is all
     asking          yes: it waits for its turn; a portal is held until it is executed
     dated           the current day is written into its conditions: it is one question all day
@@ -34,7 +36,8 @@ The route of one question, in the order of the files::
     conversation    the released numbers go to the shadow as arrays behind the analyst's own portal
     link            PostgreSQL finishes, and its frames go to the client as they are
 
-Around it: ``runtime`` (pools, and the registry as it stands now), ``standing`` (that and what is left, in one look),
+Around it: ``runtime`` (pools, and the registry as it stands now), ``standing`` (that and what is left, in one look;
+``lookout``: the connection for looks),
 ``kept`` and ``recent`` (what was answered before, in memory), ``asker`` and ``reading`` (who asks, and what is known of
 the text), ``plain`` (parameters that need no PostgreSQL to be read), ``reports`` (``veil.budget`` and
 ``veil.question``), ``help`` (``veil.help()``), ``passwords`` (one's own),

@@ -9,7 +9,7 @@ which the shadow does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -28,7 +28,7 @@ from provenance.reach import beside, reach
 from provenance.releases import Place
 from provenance.synopses import Sameness, Stored
 from proxy.alone import filed
-from proxy.asker import Answered, Asker, sameness
+from proxy.asker import Again, Answered, Asker, sameness
 from proxy.backend import Reader
 from proxy.bill import promised
 from proxy.conversation import Conversation
@@ -40,14 +40,15 @@ from proxy.reading import Reading
 from proxy.relaxed import Unpaid, instead
 from proxy.remembered import remembered
 from proxy.reuse import from_known
-from proxy.rows import rendered
+from proxy.rows import Rendered, rendered
 from proxy.runtime import House, Runtime
 from proxy.staging import Paid, decide, give_back, reserved, settle
+from proxy.standing import Begun
 from proxy.warm import remember
 from proxy.wishes import Wishes
 from sqlrewrite.cells import Cells, found
 from sqlrewrite.generate import generate
-from sqlrewrite.question import Question
+from sqlrewrite.question import Literal, Question
 from sqlrewrite.view import whole_view
 
 _RETRIES = 10  # registry changes that one question outlives
@@ -141,16 +142,41 @@ async def _answer(
     arrays: list[str] = []
     notices: list[tuple[str, str]] = []
     billed: set[Sameness] = set()
+    again: Again | None = None
+    weight = 0
     for each, part, before in zip(planned.plans, planned.parts, known, strict=True):
         same = sameness(asker, each)
         paid_, stored_ = fresh.get(same, (None, before)) if not each.free else (None, None)
         paid_ = paid_ if same not in billed else None
         billed.add(same)
         top = planned.top is each.cut.block
-        columns, notice = rendered(each, part, stored_, wishes, top, house.shown).told(paid_, remaining, text)
-        arrays += columns
-        notices.append(notice)
-    return Answered(tuple(arrays), tuple(notices)), bool(free)
+        shown = rendered(each, part, stored_, wishes, top, house.shown)
+        arrays += shown.arrays
+        notices.append(shown.bill(paid_, remaining, text))
+        if part.as_is is not None and before is not None and same not in given:
+            free_since: tuple[str, Stored] | None = house.known.get(same)
+            if free_since is not None and free_since[1] is before:
+                again = partial(_again, runtime, asker, house, shown, free_since[0])
+            elif before is await runtime.synopses.find(same):
+                again = partial(_again, runtime, asker, house, shown, None)
+            weight = shown.weight
+    return Answered(tuple(arrays), tuple(notices), again, weight=weight), bool(free)
+
+
+def _again(
+    runtime: Runtime, asker: Asker, house: House, shown: Rendered, paid: str | None, values: Sequence[Literal]
+) -> Awaitable[Rendered | None]:
+    """A stored answer never changes, nor does a free one while the analyst has ``paid`` for nothing else; what may have
+    are the registry, the data, and whether the analyst may ask.
+    """
+    return _unless_changed(runtime, house, shown, paid, runtime.standing.begin(asker.name))
+
+
+async def _unless_changed(
+    runtime: Runtime, house: House, shown: Rendered, paid: str | None, begun: Begun
+) -> Rendered | None:
+    look = await runtime.standing.end(begun)
+    return shown if look.versions == house.versions and paid in (None, look.paid) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from provenance.synopses import Sameness
 from proxy.plan import Plan
+from proxy.rows import Rendered
+from sqlrewrite.question import Literal
+
+Again: TypeAlias = Callable[[Sequence[Literal]], Awaitable[Rendered | None]]
+"""The same statement again, with these constants: what it shows now, or None where that is not known any more. It
+begins one look at how things stand, which whoever waits sees the end of, and asks the shadow nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +29,9 @@ class Answered:
 
     arrays: tuple[str, ...]
     notices: tuple[tuple[str, str], ...]  # (message, bill as JSON), one for each question
+    again: Again | None = None  # if it was free, and is shown as it was released
+    open: bool = False  # ``again`` takes the constants of the text
+    weight: int = 0  # of what ``again`` holds
 
 
 def sameness(asker: Asker, each: Plan) -> Sameness:

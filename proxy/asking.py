@@ -21,7 +21,9 @@ from proxy.conversation import Conversation
 from proxy.dated import as_written, dated
 from proxy.encodings import recoded
 from proxy.errors import as_refusal, error_fields, notice
+from proxy.expected import Sink
 from proxy.explain import Explained, explain, unwrap
+from proxy.express import Express, Filled
 from proxy.link import FLUSH, SYNC, Link, LinkLost, ShadowError, drop
 from proxy.reading import Portal, Prepared, Reading
 from proxy.route import named
@@ -74,21 +76,28 @@ class Asking:
         self._own = own  # the names of whoever asks: an administrator is also the role of all administrators
         self._answering: asyncio.Task[Answered] | None = None
         self.conversation = Conversation(link)
+        self.express = Express(runtime, asker, link, self.conversation, mentioned)
 
     async def execute(self, name: str, portal: Portal, frame: bytes, alone: bool) -> bool:
         """Answer a bound question and let PostgreSQL execute what stands for it; whether that portal is now native."""
         if self._client.failed:
             return False  # an earlier statement of the batch failed before this task had its turn
+        begun = self.express.moment()
         try:
-            await self._fill(name, portal, held=name, alone=alone)
+            filled = await self._fill(name, portal, held=name, alone=alone)
             self._link.send(m.EXECUTE, frame)
+            if alone and not name:
+                self.express.note(portal, filled, begun)
             return True
         except (Exception, asyncio.CancelledError) as error:
             await self._refuse(error)
             return False
 
-    async def script(self, text: str) -> None:
-        """A script with a question in it: its parts go to the shadow as one batch, hence one implicit transaction."""
+    async def script(self, text: str, alone: bool) -> None:
+        """A script with a question in it: its parts go to the shadow as one batch, hence one implicit transaction.
+
+        ``alone``: the transaction has not begun with something else.
+        """
         link = self._link
         if self._client.failed:
             return
@@ -100,7 +109,7 @@ class Asking:
             return
         except LinkLost:
             return
-        start, alone = 0, True
+        start = 0
         try:
             pieces = [piece.strip() for piece in split(text)]
             for piece in pieces:
@@ -115,7 +124,8 @@ class Asking:
 
     async def _run(self, piece: str, alone: bool, single: bool, last: bool) -> None:
         """One statement of a script; for the end of a question that is the whole script nobody waits."""
-        link, conversation, answered = self._link, self.conversation, False
+        link, conversation, begun = self._link, self.conversation, self.express.moment()
+        answered: Filled = None
         if (secret := passwords.hidden_portal(piece)) is not None:
             await self._fill(_UNNAMED, secret, held=None, alone=alone)
         elif self._administers or (self._runtime.router.is_plain(piece.encode()) and execution(piece) is None):
@@ -124,38 +134,42 @@ class Asking:
             link.send(m.BIND, m.encode_bind(_UNNAMED, _UNNAMED), drop)
         else:
             answered = await self._fill(_UNNAMED, Portal(Prepared(piece)), held=None, alone=alone, single=single)
-        link.send(m.DESCRIBE, m.encode_describe(m.PORTAL, _UNNAMED), _unless_no_data)
-        if answered and last:
+        described: Sink = _unless_no_data
+        if last and alone:  # else the settings may end with this transaction
+            described = self.express.noting(piece, answered, begun, described)
+        link.send(m.DESCRIBE, m.encode_describe(m.PORTAL, _UNNAMED), described)
+        if answered is not None and last:
             link.send(m.EXECUTE, m.encode_execute(_UNNAMED))
         else:
             await link.ask(m.EXECUTE, m.encode_execute(_UNNAMED) + FLUSH, _relay)
 
-    async def _fill(self, name: str, portal: Portal, *, held: str | None, alone: bool, single: bool = True) -> bool:
-        """Put the answer to a question behind its portal; False if it turned out to be none."""
+    async def _fill(self, name: str, portal: Portal, *, held: str | None, alone: bool, single: bool = True) -> Filled:
+        """Put the answer to a question behind its portal; None if it turned out to be none."""
         text, asked = portal.question.text, portal
         if portal.question.secret is not None:
             await self._change_password(portal.question.secret)
             self.conversation.native(name, portal)
-            return False
+            return None
         if prepared(text) is not None:  # PostgreSQL keeps it, and nothing is paid before it is executed
             self.conversation.native(name, portal)
-            return False
+            return None
         called, around = execution(text), wrapper(text)
         if called is not None:
             found = await self.conversation.prepared(called, portal)
             if found is None or self._runtime.router.is_plain(found.question.text.encode()):
                 self.conversation.native(name, portal)
-                return False
+                return None
             asked = found
         elif around is not None:
             outside = not around.hold and alone and single and self._link.status == m.IDLE
             if outside if around.takes_parameters else around.has_parameters:
                 # A cursor outside a transaction, or a COPY with parameters: PostgreSQL says why not.
                 self.conversation.native(name, portal)
-                return False
+                return None
             asked = replace(portal, question=Prepared(around.question, portal.question.oids, around))
         try:
-            return await self._answer(name, portal, asked, held, alone)
+            filled = await self._answer(name, portal, asked, held, alone)
+            return filled if called is None else _once(filled)  # another statement may get that name
         except Placed:
             raise
         except ShadowError as error:
@@ -167,14 +181,14 @@ class Asking:
                 refusal.position += len(around.before)
             raise
 
-    async def _answer(self, name: str, portal: Portal, asked: Portal, held: str | None, alone: bool) -> bool:
+    async def _answer(self, name: str, portal: Portal, asked: Portal, held: str | None, alone: bool) -> Filled:
         """The same for the question itself, out of what carried it, with the current day written into it."""
         meant = await dated(asked.question.text, self.conversation)
         if meant is None:
             return await self._answer_plain(name, portal, asked, held, alone)
         asked = replace(asked, question=replace(asked.question, text=meant.text))
         try:
-            return await self._answer_plain(name, portal, asked, held, alone)
+            return _once(await self._answer_plain(name, portal, asked, held, alone))  # it means something else tomorrow
         except Placed:
             raise
         except ShadowError as error:
@@ -183,7 +197,7 @@ class Asking:
             refusal.position = None if refusal.position is None else meant.before(refusal.position)
             raise
 
-    async def _answer_plain(self, name: str, portal: Portal, asked: Portal, held: str | None, alone: bool) -> bool:
+    async def _answer_plain(self, name: str, portal: Portal, asked: Portal, held: str | None, alone: bool) -> Filled:
         conversation, text = self.conversation, asked.question.text
         lifted = lift(text) if asked.question.wrapper is None and not asked.values else None
         names = sorted(named(text if lifted is None else lifted.text), key=str)
@@ -192,7 +206,7 @@ class Asking:
         if not self._concerned(reading):
             await self._report(text)
             conversation.native(name, portal)
-            return False
+            return None
         explained = unwrap(text)
         try:
             if answered is None and reading.assumed:
@@ -204,13 +218,13 @@ class Asking:
             if empty is None or explained is not None:
                 raise
             conversation.native(name, replace(asked, question=replace(asked.question, text=empty)))
-            return False
+            return None
         await self._report(text)  # what has just been paid is in it
         encoding = self._link.parameters.get("client_encoding", "UTF8")
         told = () if reading.quiet else answered.notices
         bills = b"".join(recoded(notice(message, bill), encoding) for message, bill in told)
         conversation.finish(name, answered.arrays, asked, bills)
-        return True
+        return answered, reading
 
     async def _at_once(self, text: str, reading: Reading) -> Answered | None:
         """The answer, if it is known already; what is wrong with the question is told on the long way.
@@ -286,6 +300,11 @@ class Asking:
             return False
         self._answering.cancel()
         return True
+
+
+def _once(filled: Filled) -> Filled:
+    """The same, of a text that may come to mean something else."""
+    return None if filled is None else (replace(filled[0], again=None), filled[1])
 
 
 def as_portal(formats: tuple[int, ...]) -> Callable[[int, bytes], bytes | None]:

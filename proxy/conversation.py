@@ -56,7 +56,7 @@ class Conversation:
         self._literals: Recent[Hashable, tuple[Literal, ...]] = Recent(_REMEMBERED)
         self._finishing: Recent[Hashable, bool] = Recent(_REMEMBERED)
         self._prepared = ""  # the finishing statement
-        self._said = ""  # the settings, as they were told last
+        self.said = ""  # the settings, as they were told last
 
     @property
     def codec(self) -> str:
@@ -89,16 +89,16 @@ class Conversation:
         assumed = meanwhile is not None and shape is None and form is not None
         shape = self._shapes.get(form) if assumed else shape
         asked = self._ask(portal.question, names) if shape is None else None
-        done, said, early = self.settling(), self._said, None
+        done, said, early = self.settling(), self.said, None
         if meanwhile is not None and shape is not None and not mentioned and said:
             settings = asides.settings_of(said, wanted)
-            values = self._values(shape.oids, portal, asides.circumstances_of(settings))
+            values = self.values(shape.oids, portal, asides.circumstances_of(settings))
             if values is not None:
                 early = await meanwhile(self._reading(portal, shape, settings, mentioned, values, lifted, assumed))
         await done
-        self._said = self._rows(told)[0][0] or ""
-        early = early if self._said == said else None
-        settings = asides.settings_of(self._said, wanted)
+        self.said = self._rows(told)[0][0] or ""
+        early = early if self.said == said else None
+        settings = asides.settings_of(self.said, wanted)
         circumstances = asides.circumstances_of(settings)
         if shape is not None and shape.circumstances != circumstances:
             shape, asked, early = None, self._ask(portal.question, names), None
@@ -111,7 +111,7 @@ class Conversation:
                 self._shapes.put(portal.question, shape, len(portal.question.text))
                 if lifted is not None:
                     self._shapes.put(form, shape, len(lifted.text))
-        values = self._values(shape.oids, portal, circumstances)
+        values = self.values(shape.oids, portal, circumstances)
         if values is None:
             values = await self._ask_values(shape.oids, portal, circumstances)
         return self._reading(portal, shape, settings, mentioned, values, lifted, assumed), early
@@ -174,7 +174,7 @@ class Conversation:
             circumstances=circumstances,
         )
 
-    def _values(
+    def values(
         self, oids: Sequence[int], portal: Portal, circumstances: Circumstances | None
     ) -> tuple[Literal, ...] | None:
         """Bound parameters by text and type; None if PostgreSQL has not read them yet."""

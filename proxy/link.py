@@ -68,6 +68,7 @@ class Answer:
 FLUSH: Final = m.encode_flush()
 SYNC: Final = m.encode_sync()
 _TERMINATE: Final = m.encode_terminate()
+_SYNCED: Final = [m.SYNC]
 
 
 def drop(kind: int, frame: bytes) -> None:
@@ -105,6 +106,16 @@ def _alike(data: bytes, start: int, width: int) -> int:
     return count
 
 
+def flow(transport: asyncio.Transport | None, writable: bool) -> None:
+    """Let one side wait for the other."""
+    if transport is None or transport.is_closing():
+        return
+    if writable:
+        transport.resume_reading()
+    else:
+        transport.pause_reading()
+
+
 class Link(asyncio.Protocol):
     """The frames of one server connection, after its login (see ``proxy.login``)."""
 
@@ -122,6 +133,8 @@ class Link(asyncio.Protocol):
         self.status = m.IDLE
         self.parameters: dict[str, str] = {}
         self.lost = False
+        self._skipping: bytes | None = None  # the error after which PostgreSQL answers nothing before the next Sync
+        self.turn = 0  # changes with every statement of the analyst's own that may change the session
 
     # -- asyncio ------------------------------------------------------------------------------------------------
 
@@ -165,6 +178,9 @@ class Link(asyncio.Protocol):
     def relay(self, kinds: list[int], data: bytes) -> None:
         """Send the client's own frames on; their answers go to the client."""
         pending = self._pending
+        self.turn += kinds != _SYNCED
+        if m.SYNC in kinds:
+            self._skipping = None
         for kind in kinds:
             expected = RELAYED.get(kind)
             if expected is not None:  # Flush, CopyData and the like have no answer of their own
@@ -175,6 +191,7 @@ class Link(asyncio.Protocol):
         """The hot path: one frame whose answer is relayed."""
         if self._unsent:
             self.flush()
+        self.turn += 1
         self._pending.append(expected)
         self.transport.write(data)  # type: ignore[union-attr]
 
@@ -182,6 +199,7 @@ class Link(asyncio.Protocol):
         """The same for several."""
         if self._unsent:
             self.flush()
+        self.turn += 1
         self._pending.extend(answers)
         self.transport.write(data)  # type: ignore[union-attr]
 
@@ -189,17 +207,27 @@ class Link(asyncio.Protocol):
         """Send a frame of ours at the next ``flush``; ``sink`` takes its answer (None: the client gets it)."""
         if self.transport is None or self.lost:
             raise LinkLost
+        if kind == m.SYNC:
+            self._skipping = None
+        elif self._skipping is not None:  # there will be no answer
+            if sink is not None:
+                sink(m.ERROR_RESPONSE, self._skipping)
+            return
         if sink is None:
             self._pending.append(RELAYED[kind])
         else:
             self._pending.append(Expected(kind, sink))
             self._special += 1
+        self.turn += kind == m.QUERY  # all else is ours, or executes nothing
         self._unsent.append(data)
 
     def ask(self, kind: int, data: bytes, sink: Sink) -> asyncio.Future[None]:
         """Send at once, and a future that ends with the answer (``ShadowError`` if it is a refusal)."""
-        self.write(data)  # first: if the connection is lost, nobody would wait for the future
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self._skipping is not None:
+            done.set_exception(ShadowError(self._skipping))
+            return done
+        self.write(data)  # first: if the connection is lost, nobody would wait for the future
         self._pending.append(Expected(kind, sink, done))
         self._special += 1
         return done
@@ -360,5 +388,6 @@ class Link(asyncio.Protocol):
         for sink in reversed(skipped):  # the last first, as one undoes things
             sink(m.ERROR_RESPONSE, frame)
         if not pending:
+            self._skipping = frame
             self._listener.batch_failed()
         return None if waited else frame

@@ -70,11 +70,13 @@ class Sheet:
 
     async def narrowed(self, conditions: Sequence[Predicate], enumerate_: Enumerate) -> Derivable | None:
         """The view with the cells that satisfy these conditions too; None if there is no such cell."""
-        groups = self.base.rollup.groups
+        whole = self.base.rollup
+        inside: Mask | None = None
         for condition in conditions:
             mask = self.compared(condition)
-            groups = np.where(await self._listed(condition, enumerate_) if mask is None else mask, groups, -1)
-        sums = Rollup(groups, self.base.rollup.size)
+            mask = await self._listed(condition, enumerate_) if mask is None else mask
+            inside = mask if inside is None else inside & mask
+        sums = whole if inside is None else Rollup(np.where(inside, whole.groups, -1), whole.size)
         return replace(self.base, rollup=sums) if sums.most else None
 
     def compared(self, condition: Predicate) -> Mask | None:
@@ -123,33 +125,25 @@ class Mould:
     def plan(self) -> Plan:
         return self.planned.plans[0]
 
-    async def cast(self, values: Sequence[Literal], enumerate_: Enumerate) -> Cast | None:
-        """The question with these constants; None if some statistic cannot be derived then."""
-        known: Cast | None = self.memory.get((self, *values))
-        if known is not None:
-            return known
-        filled = [_filled(part, dict(zip(self.marks, values, strict=True))) for part in self.open]
-        where = normalise(AllOf((*self.fixed, *filled)))
-        views = []
-        for several in self.sheets:
-            narrowed = [await sheet.narrowed(filled, enumerate_) for sheet in several]
-            views.append(tuple(view for view in narrowed if view is not None))
-        if not all(views):
-            return None
-        question = replace(self.plan.question, where=where)
-        told = condition_text(where)
-        each = replace(self.plan, question=question, digest=digest(self.frame, told), wider=tuple(views))
-        made = Cast(each, tuple(digest(own, told) for own in self.own))
-        size = sum(view.rollup.groups.size for several in views for view in several)
-        self.memory.put((self, *values), made, _BESIDE + size)
-        return made
+    def asked(self, values: Sequence[Literal]) -> Asked:
+        """What is asked with these constants."""
+        known: Asked | None = self.memory.get((self, *values))
+        if known is None:
+            filled = tuple(_filled(part, dict(zip(self.marks, values, strict=True))) for part in self.open)
+            where = normalise(AllOf((*self.fixed, *filled)))
+            told = condition_text(where)
+            own = tuple(digest(own, told) for own in self.own)
+            known = Asked(filled, digest(self.frame, told), own)
+            self.memory.put((self, *values), known, _BESIDE)
+        return known
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Cast:
-    """One question out of a mould."""
+class Asked:
+    """What is asked out of a mould: the plan is the mould's, but for the condition and the digest."""
 
-    plan: Plan
+    filled: tuple[Predicate, ...]  # the conditions that were open
+    digest: str
     own: tuple[str, ...]  # the digests of its statistics' own views
 
 

@@ -36,7 +36,7 @@ from sqlrewrite.constant import NUMBERS, TEXTS, base_type
 from sqlrewrite.cut import Cut, cut
 from sqlrewrite.domain import domain_query, is_open
 from sqlrewrite.errors import NotAnswered, SyntaxNotRead, TooManyGroups
-from sqlrewrite.finish import Released, finish, released
+from sqlrewrite.finish import Released, as_released, finish, released
 from sqlrewrite.folding import columns, questions
 from sqlrewrite.generate import SUMS
 from sqlrewrite.kind import refuse_kind, targets
@@ -197,6 +197,8 @@ async def plan(text: str, reading: Reading, house: House, wishes: Wishes, enumer
     first = structure.blocks[0] if structure.blocks else None
     shown = first is not None and not first.tail and tokens(text)[0].word not in ("insert", "create")
     whole = blocks[0] if len(blocks) == 1 and first is blocks[0] and shown else None
+    if whole is not None:
+        parts = [replace(parts[0], as_is=as_released(text, parts[0]))]
     return StatementPlan(tuple(plans), tuple(parts), sql, whole)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from mechanisms.threshold import decide as beyond
 from mechanisms.values import Noisy
 from provenance.model import Remaining
 from provenance.synopses import Stored
+from proxy import messages as m
 from proxy.bill import Groups, bill, sentence
 from proxy.plan import Plan
 from proxy.recent import Recent
@@ -30,6 +32,30 @@ from sqlrewrite.question import Atom
 from sqlrewrite.values import column_texts
 
 _BESIDE = 200  # what an answer weighs beside its groups and their texts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Frame:
+    """What the numbers of a plan are put into: the same for all of them."""
+
+    plan: Plan  # held, since it is remembered by which it is
+    groups: Groups
+    kept: NDArray[np.int64]
+    keys: list[list[str | None]]
+
+
+def _framed(each: Plan, memory: Recent[Hashable, Any]) -> _Frame | None:
+    """The frame of a plan that shows every group of a public domain; None if what is shown depends on the numbers."""
+    if each.cells is None or each.empty or each.probe or each.question.having is not None:
+        return None
+    key = "frame", id(each)
+    known: _Frame | None = memory.get(key)
+    if known is None:
+        groups = groups_of(each, None)
+        keys = [[key_text(value) for value in column] for column in groups.keys]
+        known = _Frame(each, groups, kept_of(each, groups), keys)
+        memory.put(key, known, _BESIDE + groups.size * (1 + len(keys)))
+    return known
 
 
 def groups_of(each: Plan, noisy: Noisy | None) -> Groups:
@@ -82,19 +108,26 @@ def _masks(each: Plan, part: Released, call: tuple[int, ...], sets: NDArray[np.i
 
 
 def columns_of(
-    each: Plan, part: Released, groups: Groups, kept: NDArray[np.int64], clip: bool, confidence: Decimal
-) -> Sequence[str]:
-    chosen = kept.tolist()
-    columns = each.question.columns
-    keys = [array_text([key_text(column[at]) for at in chosen]) for column in groups.keys]
-    values = [array_text(column_texts(each.question, column, groups.noisy, kept, clip)) for column in columns]
-    masks = [array_text(_masks(each, part, call, groups.sets[kept])) for call in part.groupings]
+    each: Plan,
+    part: Released,
+    groups: Groups,
+    kept: NDArray[np.int64],
+    clip: bool,
+    confidence: Decimal,
+    frame: _Frame | None,
+) -> Sequence[Sequence[str | None]]:
+    """The texts of each column of the released relation."""
+    columns, chosen = each.question.columns, () if frame is not None else kept.tolist()
+    keys = frame.keys if frame is not None else [[key_text(column[at]) for at in chosen] for column in groups.keys]
+    values = [column_texts(each.question, column, groups.noisy, kept, clip) for column in columns]
+    masks = [_masks(each, part, call, groups.sets[kept]) for call in part.groupings]
+    if not part.bounds:
+        return [*keys, *values, *masks]
     told = Told(each.question, groups.noisy, None if each.free else each.shares, kept, confidence, clip)
-    bounds = [array_text(bound_texts(told, columns[index], bound)) for index, bound in part.bounds]
-    return [*keys, *values, *masks, *bounds]
+    return [*keys, *values, *masks, *(bound_texts(told, columns[index], bound) for index, bound in part.bounds)]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Rendered:
     """What an answer shows. Plan, part and numbers are held too: it is remembered by which they are."""
 
@@ -103,13 +136,42 @@ class Rendered:
     stored: Stored | None
     groups: Groups
     kept: NDArray[np.int64]
-    arrays: Sequence[str]
+    columns: Sequence[Sequence[str | None]]
+    memory: Recent[Hashable, Any]
 
-    def told(self, paid: Paid | None, remaining: Remaining, text: str) -> tuple[Sequence[str], tuple[str, str]]:
-        """The arrays of the answer, and its bill."""
+    @property
+    def weight(self) -> int:
+        """For whoever remembers it."""
+        return _BESIDE + self.groups.size + sum(len(text or "") for column in self.columns for text in column)
+
+    @cached_property
+    def arrays(self) -> Sequence[str]:
+        """What the finishing statement takes."""
+        return [array_text(column) for column in self.columns]
+
+    @cached_property
+    def body(self) -> bytes:
+        """The rows as PostgreSQL sends them, of a statement that shows the released columns as they are."""
+        assert self.part.as_is is not None
+        shown = [self.columns[at] for at in self.part.as_is]
+        rows = [[None if text is None else text.encode() for text in row] for row in zip(*shown, strict=True)]
+        return b"".join([*map(m.encode_data_row, rows), m.encode_command_complete(f"SELECT {len(rows)}")])
+
+    def bill(self, paid: Paid | None, remaining: Remaining, text: str) -> tuple[str, str]:
+        """The bill of the answer: a sentence, and JSON."""
         facts = {} if self.stored is None else self.stored.facts
-        entry = bill(self.plan, self.groups, self.kept, paid, facts, remaining, text)
-        return self.arrays, (sentence(entry), entry.json())
+        if paid is not None or self.plan.question.having is not None or set(facts) != {"ways"}:
+            entry = bill(self.plan, self.groups, self.kept, paid, facts, remaining, text)
+            return sentence(entry), entry.json()
+        # The bills of free numbers differ in the text only.
+        key = id(self.plan), self.groups.size, len(self.kept), *facts["ways"], remaining
+        known: tuple[Plan, str, str] | None = self.memory.get(key)
+        if known is None:
+            entry = bill(self.plan, self.groups, self.kept, None, facts, remaining, "")
+            known = self.plan, sentence(entry), entry.json().removeprefix('{"question": ""')
+            self.memory.put(key, known, _BESIDE)
+        _, told, rest = known
+        return told, f'{{"question": {json.dumps(text)}{rest}'
 
 
 def rendered(
@@ -120,9 +182,13 @@ def rendered(
     key = id(each), id(part), id(stored), clip, confidence
     known: Rendered | None = memory.get(key)
     if known is None:
-        groups = groups_of(each, None if stored is None else stored.noisy)
-        kept = stored.kept if stored is not None and stored.kept is not None else kept_of(each, groups)
-        arrays = columns_of(each, part, groups, kept, clip, confidence)
-        known = Rendered(each, part, stored, groups, kept, arrays)
-        memory.put(key, known, _BESIDE + groups.size + sum(len(text) for text in arrays))
+        frame = _framed(each, memory) if stored is not None and stored.kept is None else None
+        if frame is not None and stored is not None:
+            groups, kept = replace(frame.groups, noisy=stored.noisy), frame.kept
+        else:
+            groups = groups_of(each, None if stored is None else stored.noisy)
+            kept = stored.kept if stored is not None and stored.kept is not None else kept_of(each, groups)
+        columns = columns_of(each, part, groups, kept, clip, confidence, frame)
+        known = Rendered(each, part, stored, groups, kept, columns, memory)
+        memory.put(key, known, known.weight)
     return known

@@ -36,12 +36,13 @@ from proxy.backend import Backend, configure
 from proxy.kept import Kept
 from proxy.link import ShadowError as Refused
 from proxy.login import Target
+from proxy.lookout import Lookout
 from proxy.recent import Recent
 from proxy.reports import Reports
 from proxy.route import PASS_ALL, Router
 from proxy.settings import Settings
 from proxy.shadow import Generation, Shadow
-from proxy.standing import Standing
+from proxy.standing import LOOKS, Standing
 from proxy.status import replica_name
 from proxy.turns import Turns
 from sqlrewrite.catalog import Catalog
@@ -76,6 +77,7 @@ class House:
     casts: Recent[Hashable, Any] = field(default_factory=lambda: Recent(_PLANS), compare=False, repr=False)
     known: Recent[Hashable, Any] = field(default_factory=lambda: Recent(_KNOWN), compare=False, repr=False)
     shown: Recent[Hashable, Any] = field(default_factory=lambda: Recent(_SHOWN), compare=False, repr=False)
+    express: Recent[Hashable, Any] = field(default_factory=lambda: Recent(_SHOWN), compare=False, repr=False)
     """What was worked out under this registry and these data (``proxy.remembered``, ``proxy.warm``), forgotten with
     them."""
 
@@ -88,7 +90,8 @@ class Runtime:
         self.database = str(conninfo_to_dict(settings.upstream_dsn).get("dbname") or "postgres")
         self.registry = Registry(pool, catalogs, apart=settings.provenance is not None)
         self.ledger = Ledger(pool)
-        self.standing = Standing(pool, self.ledger)
+        self.lookout = Lookout(settings.provenance_dsn, LOOKS)
+        self.standing = Standing(pool, self.ledger, self.lookout)
         self.reports = Reports(pool)
         self.synopses = Kept(Synopses(pool))
         self.releases = Releases(pool)
@@ -200,6 +203,7 @@ class Runtime:
             casts=Recent(_PLANS),
             known=Recent(_KNOWN),
             shown=Recent(_SHOWN),
+            express=Recent(_SHOWN),
         )
         if self._house is not None and self._house.versions == house.versions:
             self._house = house
@@ -224,6 +228,7 @@ async def running(settings: Settings, shadow_dsn: str) -> AsyncIterator[Runtime]
         await beat(pool, runtime.ledger, replica_name())
         keeping = asyncio.create_task(vigil(pool, runtime.ledger, replica_name()))
         stack.push_async_callback(_ended, keeping)
+        stack.callback(runtime.lookout.close)
         yield runtime
 
 

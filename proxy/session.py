@@ -11,6 +11,7 @@ import asyncio
 import re
 from collections import deque
 from collections.abc import Coroutine
+from functools import partial
 from typing import Final, TypeAlias
 
 from mechanisms.errors import Refusal
@@ -22,7 +23,8 @@ from proxy.codec import FRONTEND_LIMITS, Frames
 from proxy.conversation import Conversation
 from proxy.errors import as_refusal, error_fields
 from proxy.expected import RELAYED, Sink, batch
-from proxy.link import FLUSH, Link, LinkLost
+from proxy.express import bound
+from proxy.link import FLUSH, Link, LinkLost, flow
 from proxy.passwords import hidden, may_hide
 from proxy.protocol import Action, Event, Machine, State
 from proxy.reading import Portal, Prepared
@@ -34,8 +36,6 @@ Task: TypeAlias = Coroutine[None, None, None]
 _WAITING_LIMIT: Final = 1 << 20  # bytes that a client may talk ahead while a question is answered
 _UNNAMED: Final = ""
 _QUERY: Final = RELAYED[m.QUERY]
-_READY: Final = State.READY
-_Q: Final = m.QUERY
 _FORGETTING: Final = (b"deallocate", b"discard")
 _EXECUTES: Final = re.compile(rb"(?:^|;)\s*execute\b", re.IGNORECASE)
 
@@ -52,7 +52,7 @@ class Session:
         self._waiting = 0  # bytes in the queue, about
         self._statements: dict[str, Prepared] = {}  # prepared questions
         self._portals: dict[str, Portal] = {}  # bound questions
-        self._link_writable = True
+        self._link_writable = self._client_writable = True
         self._named = False  # whether PREPARE may have given a name to a question
         self._mixed = False  # whether other statements came since the last Sync
         self._task: asyncio.Task[None] | None = None
@@ -73,33 +73,39 @@ class Session:
 
     def receive(self, data: bytes) -> None:
         """Bytes of the client's; raises ``ProtocolViolation``."""
-        if (
+        if not (
             self._task is not None
             or self._queue
             or self._statements
             or self._portals
             or self._named
-            or self._machine.state is not _READY
+            or self._machine.state is not State.READY
             or self._frames.rest
         ):
-            self._queue.extend(self._frames.feed(data))
-            self._waiting += len(data)
-            self._pump()
-        elif data[0] == _Q:
-            passed = PASS_ALL.passed if self._administers else self._runtime.router.passed
-            if data[5:-1] in passed and len(data) == 1 + int.from_bytes(data[1:5], "big") > 5:
-                self.link_.relay_one(_QUERY, data)  # the hot path: a simple query that was seen before and is not ours
-            else:
-                self._take(data)
-        elif (answers := batch(data)) is not None:
-            self._mixed = answers[-1:] != [RELAYED[m.SYNC]]
-            self.link_.relay_batch(answers, data)  # no question is prepared, so none can be bound or executed
-        else:
-            self._take(data)
-
-    def _take(self, data: bytes) -> None:
-        self._queue.extend(self._frames.feed(data))
+            if data[0] == m.QUERY:
+                passed = PASS_ALL.passed if self._administers else self._runtime.router.passed
+                if data[5:-1] in passed and len(data) == 1 + int.from_bytes(data[1:5], "big") > 5:
+                    self.link_.relay_one(_QUERY, data)  # the hot path: a simple query, seen before, and not ours
+                    return
+            elif (answers := batch(data)) is not None:
+                self._mixed = answers[-1:] != [RELAYED[m.SYNC]]
+                self.link_.relay_batch(answers, data)  # no question is prepared, so none can be bound or executed
+                return
+        frames = list(self._frames.feed(data))
+        if self._idle and (found := self.asking.express.find_bound(bound(frames, self._statements))) is not None:
+            again = partial(self._queue.extendleft, reversed(frames))  # if it is not known after all
+            self._start(self.asking.express.tell(found, self.to_client, again))
+            return
+        self._queue.extend(frames)
+        self._waiting += len(data)
         self._pump()
+
+    @property
+    def _idle(self) -> bool:
+        """Whether a batch for a prepared question would be taken up at once, and by itself."""
+        ready = bool(self._statements) and self._machine.state is State.READY and self._client_writable
+        busy = self._queue or self._portals or self._mixed or self._frames.rest
+        return ready and not busy and (self._task is None or self._task.done())
 
     def _pump(self) -> None:
         """Take up messages until one of them needs time."""
@@ -123,9 +129,9 @@ class Session:
         if not queue:
             ahead, self._waiting = self._waiting, 0
             if ahead > _WAITING_LIMIT and self._link_writable:
-                _flow(self._transport, True)
+                flow(self._transport, True)
         elif self._waiting > _WAITING_LIMIT:
-            _flow(self._transport, False)
+            flow(self._transport, False)
 
     def _pump_later(self) -> None:
         """The same from a callback, where nobody would hear an exception."""
@@ -153,7 +159,7 @@ class Session:
             case m.SYNC:
                 self._mixed = False
                 if self._portals:
-                    self._send(m.SYNC, frame, self._sync_done)
+                    self._send(m.SYNC, frame, partial(self._sync_done, dict(self._portals)))
                 else:
                     self._forward(m.SYNC, frame)
             case m.COPY_DONE if self._task is not None:
@@ -208,10 +214,14 @@ class Session:
     def _query(self, frame: bytes) -> Task | None:
         self._statements.pop(_UNNAMED, None)
         self._portals.pop(_UNNAMED, None)
+        alone, self._mixed = not self._mixed, False  # it ends the transaction of a batch that had no Sync
+        at_once = alone and self._client_writable and not self._out  # what is not sent yet may change the settings
+        if self._asking is not None and at_once and (found := self._asking.express.find(frame)) is not None:
+            return self._asking.express.tell(found, self.to_client, partial(self._queue.appendleft, (m.QUERY, frame)))
         text = frame[5:-1]
         question = self._question(text)
         if question is not None and self._asking is not None:
-            return self._asking.script(question)
+            return self._asking.script(question, alone)
         if self._statements and text.lstrip()[:10].lower().startswith(_FORGETTING):
             self._send(m.QUERY, frame, self._forgotten)
         else:
@@ -289,9 +299,9 @@ class Session:
         (self._statements if asked.kind == m.STATEMENT else self._portals).pop(asked.name, None)
         self._forward(m.CLOSE, frame)
 
-    def _sync_done(self, kind: int, frame: bytes) -> bytes:
-        if kind == m.READY_FOR_QUERY and frame[5] == m.IDLE:
-            self._portals.clear()  # a portal lives as long as its transaction
+    def _sync_done(self, held: dict[str, Portal], kind: int, frame: bytes) -> bytes:
+        if kind == m.READY_FOR_QUERY and frame[5] == m.IDLE:  # a portal lives as long as its transaction
+            self._portals = {name: one for name, one in self._portals.items() if held.get(name) is not one}
         return frame
 
     def _forgotten(self, kind: int, frame: bytes) -> bytes:
@@ -306,7 +316,7 @@ class Session:
         self._task.add_done_callback(self._done)
 
     def _done(self, task: asyncio.Task[None]) -> None:
-        self._task = None
+        self._task = None if self._task is task else self._task  # the next one may have begun before this is heard
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self.die(as_refusal(error))
@@ -347,10 +357,11 @@ class Session:
 
     def link_writable(self, writable: bool) -> None:
         self._link_writable = writable
-        _flow(self._transport, writable)
+        flow(self._transport, writable)
 
     def client_writable(self, writable: bool) -> None:
-        _flow(self.link.transport if self.link is not None else None, writable)
+        self._client_writable = writable
+        flow(self.link.transport if self.link is not None else None, writable)
 
     # -- the end ------------------------------------------------------------------------------------------------
 
@@ -387,13 +398,3 @@ class Session:
     @property
     def conversation(self) -> Conversation:
         return self.asking.conversation
-
-
-def _flow(transport: asyncio.Transport | None, writable: bool) -> None:
-    """Let one side wait for the other."""
-    if transport is None or transport.is_closing():
-        return
-    if writable:
-        transport.resume_reading()
-    else:
-        transport.pause_reading()

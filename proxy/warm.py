@@ -10,29 +10,34 @@ and that nothing is known of its own view. Where one of these fails the question
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import itemgetter
 
 import numpy as np
 
 from mechanisms.errors import Refusal
+from mechanisms.grid import Grid
+from mechanisms.synopsis import Known, Release
+from mechanisms.threshold import Share
 from mechanisms.values import Noisy
 from provenance.releases import Held, Place, Releases
 from provenance.synopses import Sameness, Stored
 from proxy.asker import Answered, Asker, sameness
 from proxy.conversation import Conversation
 from proxy.free import enough
-from proxy.mould import Cast, Mould, marks, mould
-from proxy.numbers import candidate, finer, finer_name, place_of, registered, row
+from proxy.mould import Asked, Mould, Sheet, marks, mould
+from proxy.numbers import Candidate, candidate, finer, finer_name, place_of, row
 from proxy.plan import Plan, StatementPlan, asked_in, blocks_of, setting_digest
 from proxy.reading import Reading
-from proxy.rows import rendered
+from proxy.rows import Rendered, rendered
 from proxy.runtime import House, Runtime
-from proxy.standing import Probe
+from proxy.standing import Begun, Probe
+from proxy.wider import Derivable, Enumerate
 from proxy.wishes import Wishes
 from sqlrewrite.canonical import canonical
+from sqlrewrite.domain import DomainQuery
 from sqlrewrite.finish import finish, released
 from sqlrewrite.normal import fingerprint
 from sqlrewrite.question import Literal
@@ -46,6 +51,41 @@ class Knowledge:
 
     paid: str
     held: Mapping[Place, Held]
+    order: dict[tuple[Sheet, ...], Sequence[tuple[int, Sheet]]] = field(default_factory=dict)
+    tried: dict[tuple[Sheet, int], _Enough | None] = field(default_factory=dict)
+
+    def in_order(self, each: Plan, share: Share, several: tuple[Sheet, ...]) -> Sequence[tuple[int, Sheet]]:
+        """The sheets of which something is known, each with the first release that is, in that order."""
+        if several not in self.order:
+            places = [(place_of(each, sheet.base.view), sheet) for sheet in several]
+            known = [(self.held[p].known.whole | self.held[finer(p, share.grid)].known.whole, s) for p, s in places]
+            self.order[several] = sorted(((min(whole), s) for whole, s in known if whole), key=itemgetter(0))
+        return self.order[several]
+
+    def enough(self, each: Plan, share: Share, sheet: Sheet, view: Derivable) -> _Enough | None:
+        """The releases that are enough for sums of so many cells, worked out once; None if all of them are not."""
+        key = sheet, view.rollup.most
+        if key not in self.tried:
+            place = place_of(each, view.view)
+            one = candidate(share, self.held, place, view.view, view.question, view.cells, 0, view)
+            known = enough(one.held, one.precision)
+            self.tried[key] = None if known is None else _Enough.of(one, known)
+        return self.tried[key]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Enough:
+    """Releases that are precise enough, on their grid."""
+
+    grid: Grid
+    releases: tuple[Release, ...]
+    known: Known
+    last: int
+
+    @classmethod
+    def of(cls, one: Candidate, known: Known) -> _Enough:
+        releases = tuple(each for each in one.held.releases if each.id in known.whole)
+        return cls(one.grid, releases, known, max(known.whole))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,12 +96,13 @@ class Ready:
     places: tuple[Place, ...]
     accuracy: str
 
-    def probe(self, asker: Asker, cast: Cast) -> Probe:
-        relation, shares = cast.plan.question.relation, [share for share in cast.plan.shares if share is not None]
+    def probe(self, asker: Asker, asked: Asked) -> Probe:
+        plan = self.mould.plan
+        relation, shares = plan.question.relation, [share for share in plan.shares if share is not None]
         own = [
-            name for name, share in zip(cast.own, shares, strict=True) for name in (name, finer_name(name, share.grid))
+            name for name, share in zip(asked.own, shares, strict=True) for name in (name, finer_name(name, share.grid))
         ]
-        same = Sameness(asker.name, relation.id, relation.data_version, cast.plan.digest, self.accuracy)
+        same = Sameness(asker.name, relation.id, relation.data_version, asked.digest, self.accuracy)
         return Probe(same, own)
 
 
@@ -70,28 +111,66 @@ async def at_once(runtime: Runtime, asker: Asker, text: str, reading: Reading, s
     house, wishes = runtime.house, Wishes.read(reading.settings)
     form, values = _form(text, reading)
     ready: Ready | None = house.moulds.get(_key(form, reading, wishes)) or None
-    if ready is None or any(value.text is None for value in values):
+    if ready is None:
         return None
-    knowledge: Knowledge | None = house.known.get((asker.name, ready.places))
-    if knowledge is None:
-        return None
-    cast = await ready.mould.cast(values, shadow.enumerate)
-    if cast is None:
+    told = partial(_known, runtime, asker, house, ready, wishes)
+    known = await told(shadow.enumerate, values)
+    if known is None:
         return None
     planned, part = ready.mould.planned, ready.mould.planned.parts[0]
-    looking = asyncio.create_task(runtime.standing.look(asker.name, ready.probe(asker, cast)))
-    try:
-        await asyncio.sleep(0)  # the look is on its way while the numbers are put together
-        found = _numbers(house, cast, knowledge)
-        known = None if found is None else rendered(cast.plan, part, found, wishes, True, house.shown)
-        look = await looking
-    finally:
-        looking.cancel()
-    if known is None or look.versions != house.versions or look.paid != knowledge.paid or look.answered:
-        return None
     await shadow.prepare(planned.sql, reading, len(part.types))
-    arrays, notice = known.told(None, await runtime.standing.remaining(asker.name), text)
-    return Answered(tuple(arrays), (notice,))
+    bill = known.bill(None, await runtime.standing.remaining(asker.name), text)
+    again = None if part.as_is is None else partial(told, _not_listed)
+    return Answered(tuple(known.arrays), (bill,), again, open=True, weight=_weight(ready.mould))
+
+
+async def _not_listed(wanted: DomainQuery) -> list[tuple[str | None, ...]]:
+    raise LookupError
+
+
+def _known(
+    runtime: Runtime,
+    asker: Asker,
+    house: House,
+    ready: Ready,
+    wishes: Wishes,
+    enumerate_: Enumerate,
+    values: Sequence[Literal],
+) -> Awaitable[Rendered | None]:
+    """What a question out of a mould shows, if it follows from what the analyst knows, and nothing has changed.
+
+    The look is on its way when this returns; the numbers are put together meanwhile.
+    """
+    knowledge: Knowledge | None = house.known.get((asker.name, ready.places))
+    if knowledge is None or any(value.text is None for value in values):
+        return _unknown()
+    asked = ready.mould.asked(values)
+    begun = runtime.standing.begin(asker.name, ready.probe(asker, asked))
+    return _looked(runtime, house, ready, wishes, enumerate_, knowledge, asked, begun)
+
+
+async def _unknown() -> None:
+    return None
+
+
+async def _looked(
+    runtime: Runtime,
+    house: House,
+    ready: Ready,
+    wishes: Wishes,
+    enumerate_: Enumerate,
+    knowledge: Knowledge,
+    asked: Asked,
+    begun: Begun,
+) -> Rendered | None:
+    found = await _numbers(house, ready.mould, asked, knowledge, enumerate_)
+    if found is None:
+        return None
+    known = rendered(ready.mould.plan, ready.mould.planned.parts[0], found, wishes, True, house.shown)
+    look = await runtime.standing.end(begun)
+    if look.versions != house.versions or look.paid != knowledge.paid or look.answered:
+        return None
+    return known
 
 
 async def remember(
@@ -182,25 +261,33 @@ async def _loaded(store: Releases, analyst: str, places: Sequence[Place]) -> dic
     return {place: await store.loaded(analyst, one, one.known.whole) for place, one in whole.items()}
 
 
-def _numbers(house: House, cast: Cast, knowledge: Knowledge) -> Stored | None:
+async def _numbers(
+    house: House, made: Mould, asked: Asked, knowledge: Knowledge, enumerate_: Enumerate
+) -> Stored | None:
     """The numbers of a question, if releases that are known whole are enough for all of them; worked out once."""
-    found: Stored | None = house.known.get((cast, knowledge))
+    found: Stored | None = house.known.get((asked, knowledge))
     if found is None:
-        found = _summed(cast.plan, knowledge.held)
+        found = await _summed(made, asked, knowledge, enumerate_)
         if found is not None:
-            house.known.put((cast, knowledge), found, _BESIDE + int(found.noisy.values.size))
+            house.known.put((asked, knowledge), found, _BESIDE + int(found.noisy.values.size))
     return found
 
 
-def _summed(each: Plan, held: Mapping[Place, Held]) -> Stored | None:
+async def _summed(made: Mould, asked: Asked, knowledge: Knowledge, enumerate_: Enumerate) -> Stored | None:
     rows, names = [], []
-    for at, share in enumerate(each.shares):
+    for share, several in zip(made.plan.shares, made.sheets, strict=True):
         assert share is not None
-        views = [candidate(share, held, *view) for view in registered(each, at)]
-        known = [(one, taken) for one in views if (taken := enough(one.held, one.precision)) is not None]
-        if not known:
+        best: tuple[_Enough, Derivable] | None = None
+        for first, sheet in knowledge.in_order(made.plan, share, several):
+            if best is not None and first > best[0].last:
+                break  # of several views the one that was known first: no later one is looked at
+            view = await sheet.narrowed(asked.filled, enumerate_)
+            found = None if view is None else knowledge.enough(made.plan, share, sheet, view)
+            if view is not None and found is not None and (best is None or found.last < best[0].last):
+                best = found, view
+        if best is None:
             return None
-        one, taken = min(known, key=lambda pair: max(pair[1].whole))
-        rows.append(row(one.grid, one.held.releases, taken, one.wider))
-        names.append(f"reuse on {one.label}")
+        taken, view = best
+        rows.append(row(taken.grid, taken.releases, taken.known, view))
+        names.append(f"reuse on {view.label}")
     return Stored(Noisy(np.array(rows, dtype=np.int64)), facts={"ways": names})

@@ -6,6 +6,7 @@ described on the shadow before anything is paid.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -17,6 +18,9 @@ from sqlrewrite.lex import tokens
 from sqlrewrite.question import Bound, Expression, Question
 
 _RELATION: Final = "__veil_{}"
+_ALIAS: Final = re.compile(r' AS "(?:[^"]|"")*"')
+_AS_WRITTEN: Final = frozenset(("bigint", "integer", "smallint", "text", "character varying"))
+"""Types whose values PostgreSQL shows as they are written in an array, whatever the settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,7 @@ class Released:
     places: Mapping[int, int]  # where each key of the text stands in the question's keys
     groupings: tuple[tuple[int, ...], ...]  # the GROUPING(...) calls, by key indices of the text
     bounds: tuple[tuple[int, Bound], ...]  # the veil.low(...) calls and kin, by the index of their aggregate
+    as_is: tuple[int, ...] | None = None  # the columns that the statement shows, if it shows them as they are
 
     @property
     def types(self) -> tuple[str, ...]:
@@ -103,6 +108,31 @@ def _piece(piece: str | Slot, part: Released, name: str) -> str:
             return f"{name}.g{part.groupings.index(keys)}"
         case BoundSlot(index, bound):
             return f"{name}.b{part.bounds.index((index, bound))}"
+
+
+def as_released(text: str, part: Released) -> tuple[int, ...] | None:
+    """Which released columns a statement shows, if it shows them and nothing else, row by row as they are.
+
+    *Guarantee*: then the finishing statement's rows are the elements of these arrays, in their order: nothing is
+    computed, sorted, left out or written in another way.
+    """
+    block = part.cut.block
+    if text[: block.start].strip() or text[block.stop :].strip(" \t\r\n;") or part.cut.rest:
+        return None
+    first, *pieces = [piece for piece in part.cut.head if piece != ""]
+    shown: list[int] = []
+    between = True
+    for piece in pieces:
+        if between and isinstance(piece, (KeySlot, AggregateSlot)):
+            keys = len(part.question.keys)
+            shown.append(part.places[piece.index] if isinstance(piece, KeySlot) else keys + piece.index)
+            between = False
+        elif not between and piece == ", ":
+            between = True
+        elif between or not isinstance(piece, str) or not _ALIAS.fullmatch(piece):
+            return None
+    plain = first == "SELECT " and not between and all(part.types[at] in _AS_WRITTEN for at in shown)
+    return tuple(shown) if plain else None
 
 
 def array_text(values: Sequence[str | None]) -> str:

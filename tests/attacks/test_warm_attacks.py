@@ -20,6 +20,7 @@ from attack_world import Hospital, proxy_here
 
 from provenance.migrate import migrate
 from proxy import asking, warm
+from proxy.express import Express
 
 SCHEMA = """
 CREATE TABLE stay (id int PRIMARY KEY, g int NOT NULL, a int, s smallint, c text);
@@ -130,6 +131,16 @@ def went(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         return told
 
     monkeypatch.setattr(asking, "at_once", watched)
+    tell = Express.tell
+
+    async def told(self: Express, *arguments: Any) -> None:
+        declined = len(found)
+        await tell(self, *arguments)
+        if self._turn >= 0:
+            assert len(found) == declined
+            found.append(True)
+
+    monkeypatch.setattr(Express, "tell", told)
     return found
 
 
@@ -139,7 +150,13 @@ def long_way(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
         return None
 
     monkeypatch.setattr(asking, "at_once", never)
+    without_express(monkeypatch)
     return monkeypatch
+
+
+def without_express(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Express, "find", lambda *_: None)
+    monkeypatch.setattr(Express, "find_bound", lambda *_: None)
 
 
 def predicate(dice: random.Random) -> str:
@@ -190,6 +207,7 @@ def test_both_ways_give_the_same_numbers(
     assert quick > count / 3 and len(free) > count / 3
     monkeypatch.undo()
     monkeypatch.setattr(asking, "at_once", _never)
+    without_express(monkeypatch)
     plainly = [(session.ask(text), session.bills[-1].get("ways")) for text in asked]
     assert twice[0] == twice[1] == plainly
     paid = [text for text in asked if text not in free]
@@ -326,6 +344,7 @@ def test_the_same_question_shows_the_same_numbers_after_more_was_learned(
     assert again == before and all(went[-5:])
     monkeypatch.undo()
     monkeypatch.setattr(asking, "at_once", _never)
+    without_express(monkeypatch)
     assert [session.ask(text) for text in asked] == before
 
 
