@@ -13,6 +13,9 @@ from bench.decision.cells import ALPHA, BETA, Cell
 from bench.decision.runs import LEDGER_DELTA, LEDGER_EPSILON, Summary
 from mechanisms.loss import Coin, amount_within
 
+ANSWERING = 0.5
+"""Where a larger share of the runs is denied, what is spent is the price of saying no."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Result:
@@ -72,7 +75,7 @@ def answered(results: Iterable[Result], over: str, under: str, chosen: Callable[
 
 def priced(summary: Summary) -> bool:
     """Whether at least every second run was answered; else what it spends is the price of saying no, and no price."""
-    return summary.denied <= 0.5
+    return summary.denied <= ANSWERING
 
 
 def with_a_price(results: Iterable[Result], way: str) -> list[Result]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean, median
 from typing import Any
 
+from bench.decision import measures
 from bench.decision.cells import Cell
 from bench.decision.compare import (
     Quotient,
@@ -21,12 +22,12 @@ from bench.decision.compare import (
     with_a_price,
 )
 from bench.decision.figures import BETAS, SPLITS
+from bench.decision.measures import RIVALS
 from bench.decision.plots import Found
 from bench.decision.runs import Summary
 from bench.rig.report import Table
 from mechanisms.loss import Coin
 
-RIVALS = ("probe", "probe_star")
 UP_TO = 4  # sub-queries, at equal delivered rates
 SELECTIVE = (0.0075, 0.015, 0.035, 0.055, 1.0)
 COINS = {"cert, zcdp": Coin.ZCDP}
@@ -35,9 +36,9 @@ COINS = {"cert, zcdp": Coin.ZCDP}
 def tables(results: Sequence[Result], found: Found) -> list[Table]:
     """Everything that is printed."""
     return [
+        measures.table(cells(results), "What a denied run counts with"),
         _ratios(results),
-        _answering(results),
-        _ways(results),
+        ways(results, "All mechanisms"),
         _denied(results),
         _held(results),
         _floors(results),
@@ -47,7 +48,16 @@ def tables(results: Sequence[Result], found: Found) -> list[Table]:
 
 def numbers(results: Sequence[Result], found: Found) -> dict[str, Any]:
     """Everything that was measured, with four digits."""
-    cells = [
+    figures = {
+        figure: {x: {way: _flat(summary) for way, summary in ways.items()} for x, ways in points.items()}
+        for figure, points in found.items()
+    }
+    return {"comparisons": comparisons(results), "cells": cells(results), "figures": figures}
+
+
+def cells(results: Sequence[Result]) -> list[dict[str, Any]]:
+    """Each cell as it is written."""
+    return [
         {
             "workload": f"{r.cell.data}: {r.cell.workload}",
             "n": r.cell.n,
@@ -64,18 +74,13 @@ def numbers(results: Sequence[Result], found: Found) -> dict[str, Any]:
         }
         for r in results
     ]
-    figures = {
-        figure: {x: {way: _flat(summary) for way, summary in ways.items()} for x, ways in points.items()}
-        for figure, points in found.items()
-    }
-    return {"comparisons": comparisons(results), "cells": cells, "figures": figures}
 
 
 def comparisons(results: Sequence[Result]) -> dict[str, Any]:
     """The ratios that are promised, by name."""
     sizes = sorted({r.cell.n for r in results})
     few = [r for r in results if r.cell.n <= UP_TO]
-    told: dict[str, Any] = {}
+    told: dict[str, Any] = {"measures": measures.numbers(cells(results))}
     for rival in RIVALS:
         told[f"cert / {rival}"] = {
             **{str(n): _json(quotient(results, "cert", rival, _of_size(n))) for n in sizes},
@@ -125,21 +130,6 @@ def _ratios(results: Sequence[Result]) -> Table:
     )
 
 
-def _answering(results: Sequence[Result]) -> Table:
-    rows = []
-    for label, chosen in _by_size(results):
-        row = [label]
-        for rival in RIVALS:
-            row += _range(answered(results, "cert", rival, chosen))
-            row.append(str(_missing(results, rival, chosen)))
-        rows.append(tuple(row))
-    return Table(
-        "The price of an answer: a denied run counts with all that a question may spend, since it would take more",
-        ("", "cert/probe", "cells, range", "it denies", "cert/probe_star", "cells, range", "it denies"),
-        rows,
-    )
-
-
 def _missing(results: Sequence[Result], rival: str, chosen: Callable[[Cell], bool]) -> int:
     """In how many of the chosen cells a rival denies more than half of its runs."""
     there = [r for r in results if chosen(r.cell)]
@@ -156,7 +146,8 @@ def _against(results: Sequence[Result], chosen: Callable[[Cell], bool]) -> list[
     return [part for rival in RIVALS for part in _range(quotient(results, "cert", rival, chosen))]
 
 
-def _ways(results: Sequence[Result]) -> Table:
+def ways(results: Sequence[Result], title: str) -> Table:
+    """What each mechanism spent and delivered."""
     rows = []
     for way in results[0].ways:
         summaries = [r.ways[way] for r in results]
@@ -175,7 +166,7 @@ def _ways(results: Sequence[Result]) -> Table:
             )
         )
     return Table(
-        f"All mechanisms on {len(results)} cells (spent: geometric mean over cells of epsilon; of rho for zcdp)",
+        f"{title}: {len(results)} cells (spent: geometric mean over cells of epsilon; of rho for zcdp)",
         ("", "median", "mean", "p95", "FNR", "FPR", "precision", "denied", "min-entropy", "ms", "cells FPR>a/FNR>b"),
         rows,
     )

@@ -30,7 +30,10 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The outcome of one bench; ``draw`` and further ``pictures`` get an empty matplotlib figure each."""
+    """The outcome of one bench; ``draw`` and further ``pictures`` get an empty matplotlib figure each.
+
+    Where only a part was run, ``amend`` makes the new content of the results from the old, and nothing is drawn.
+    """
 
     name: str
     smoke: bool
@@ -40,6 +43,7 @@ class Report:
     notes: Sequence[str] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     pictures: Mapping[str, Callable[[Any], None]] = field(default_factory=dict)
+    amend: Callable[[dict[str, Any]], dict[str, Any]] | None = None
 
 
 def machine() -> dict[str, Any]:
@@ -87,6 +91,10 @@ def text_of(table: Table) -> str:
 def write(report: Report, directory: Path) -> list[Path]:
     """Keep the numbers and the pictures; returns what was written."""
     directory.mkdir(parents=True, exist_ok=True)
+    numbers, picture = directory / f"{report.name}.json", directory / f"{report.name}.png"
+    if report.amend is not None:
+        numbers.write_text(json.dumps(report.amend(json.loads(numbers.read_text())), indent=2) + "\n")
+        return [numbers]
     content = {
         "bench": report.name,
         "smoke": report.smoke,
@@ -94,7 +102,6 @@ def write(report: Report, directory: Path) -> list[Path]:
         "numbers": report.numbers,
         "notes": list(report.notes),
     }
-    numbers, picture = directory / f"{report.name}.json", directory / f"{report.name}.png"
     numbers.write_text(json.dumps(content, indent=2) + "\n")
     _paint(report.draw, picture)
     written = [numbers, picture]

@@ -84,7 +84,9 @@ def test_decisions_runs_every_mechanism_and_every_figure(tmp_path: Path, capsys:
         "5.6",
         "5.8",
     }
+    assert len(numbers["held_out"]["cells"]) == 1
     compared = numbers["comparisons"]
+    assert compared["measures"]["probe"]["all"]["cells"] == len(numbers["cells"])
     assert compared["cert / probe"]["all"]["cells"] == len(numbers["cells"])
     assert {"cert / probe_star", "cert / probe, equal FPR", "cert / probe_star, equal FPR", "denials"} < set(compared)
     assert all(found["mean"] > 0 for found in compared["ledger"].values())
