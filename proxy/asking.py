@@ -20,7 +20,7 @@ from proxy.asker import Answered, Asker
 from proxy.conversation import Conversation
 from proxy.dated import as_written, dated
 from proxy.encodings import recoded
-from proxy.errors import as_refusal, error_fields, notice
+from proxy.errors import ProtocolViolation, as_refusal, error_fields, notice
 from proxy.expected import Sink
 from proxy.explain import Explained, explain, unwrap
 from proxy.express import Express, Filled
@@ -207,6 +207,9 @@ class Asking:
             await self._report(text)
             conversation.native(name, portal)
             return None
+        shown, there = len(portal.result_formats), len(reading.columns)
+        if shown > 1 and shown != there and reading.wrapper is None:  # before anything is paid
+            raise ProtocolViolation(f"bind message has {shown} result formats but query has {there} columns")
         explained = unwrap(text)
         try:
             if answered is None and reading.assumed:

@@ -96,6 +96,13 @@ def test_results_come_in_the_format_that_bind_chose(wire: Wire) -> None:
     assert [(key, struct.pack(">q", int(n or b"0"))) for key, n in as_text] == in_binary == mixed
 
 
+def test_formats_that_do_not_fit_are_refused_before_anything_is_paid(wire: Wire, proxy: Proxy, analyst: str) -> None:
+    wrong = m.encode_bind("", "", (), (), (0, 0, 0))
+    answer = ask(wire, parse(COUNTS), wrong, m.encode_execute(""))
+    assert sqlstates(answer) == ["08P01"] and not charges(proxy.upstream, analyst)
+    assert len(rows(ask(wire, whole(COUNTS)))) > 1
+
+
 def test_a_question_fetched_in_pieces_is_answered_once(wire: Wire, proxy: Proxy, analyst: str) -> None:
     wire.query("BEGIN")
     first = ask(wire, parse(DISEASES, "d"), bind("p", "d"), m.encode_execute("p", 15))
