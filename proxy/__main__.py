@@ -253,7 +253,7 @@ async def _serve_until_stopped(settings: Settings, shadow_dsn: str, greeting: Ca
             port = await server.start()
             # What stands now stays: the collector need not walk over it, nor after each of a question's small values.
             gc.freeze()
-            gc.set_threshold(20_000, 20, 20)
+            gc.set_threshold(10_000, 10, 10)
         except ssl.SSLError as error:
             raise CannotStart(f"cannot use the certificate of --tls-cert with --tls-key: {error.reason}") from None
         except OSError as error:
