@@ -22,7 +22,7 @@ The route of one question, in the order of the files::
     wider           registered views whose cells add up to what is asked
     warm            a new question whose answer is known already: told at once, from memory (``mould``)
     answer          THE LINE: plan -> charge -> measure -> release -> decide -> finish; ``bill`` tells what it cost
-    turns           whoever asks the same at the same time waits for the first
+    turns           whoever asks the same at the same time waits for the first, on whatever proxy
     numbers         what comes from synopses: reuse, derive, refine or measure; ``free``: what costs nothing
     reuse           a decision on noise that was shown before, if the analyst says so
     relaxed         where a limit refuses a number, and the analyst wishes it: that of a nearby region that is known;

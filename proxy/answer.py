@@ -135,9 +135,15 @@ async def _answer(
         half = (await runtime.ledger.room(asker.name)).half
         owed = {same: each.within(half) for same, each in owed.items()}
     if owed:
-        paid_for, free, left_after = await _pay(runtime, asker, house, owed, reading, text)
-        fresh.update(paid_for)
-        remaining = left_after or remaining
+        async with runtime.turns.everywhere(owed):
+            for same in [*owed]:  # another proxy may have been quicker
+                if (stored := await runtime.synopses.find(same)) is not None:
+                    fresh[same] = None, stored
+                    del owed[same]
+            if owed:
+                paid_for, free, left_after = await _pay(runtime, asker, house, owed, reading, text)
+                fresh.update(paid_for)
+                remaining = left_after or remaining
     remaining = remaining or await runtime.standing.remaining(asker.name)
     arrays: list[str] = []
     notices: list[tuple[str, str]] = []

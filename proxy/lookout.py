@@ -75,6 +75,12 @@ class Lookout:
         future.add_done_callback(heard)
         return future
 
+    async def start(self) -> None:
+        """Connect now."""
+        self._open()
+        if self._opening is not None:
+            await self._opening
+
     def close(self) -> None:
         """Let go of the connection."""
         if self._opening is not None:

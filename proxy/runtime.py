@@ -44,7 +44,7 @@ from proxy.settings import Settings
 from proxy.shadow import Generation, Shadow
 from proxy.standing import LOOKS, Standing
 from proxy.status import replica_name
-from proxy.turns import Turns
+from proxy.turns import LOCKS, Turns
 from sqlrewrite.catalog import Catalog
 
 log = logging.getLogger("pgveil")
@@ -90,12 +90,12 @@ class Runtime:
         self.database = str(conninfo_to_dict(settings.upstream_dsn).get("dbname") or "postgres")
         self.registry = Registry(pool, catalogs, apart=settings.provenance is not None)
         self.ledger = Ledger(pool)
-        self.lookout = Lookout(settings.provenance_dsn, LOOKS)
+        self.lookout = Lookout(settings.provenance_dsn, (*LOOKS, *LOCKS))
         self.standing = Standing(pool, self.ledger, self.lookout)
         self.reports = Reports(pool)
         self.synopses = Kept(Synopses(pool))
         self.releases = Releases(pool)
-        self.turns = Turns()
+        self.turns = Turns(self.lookout, len(LOOKS))
         self.backend = Backend(readers)
         self.shadow_target = Target.from_dsn(shadow_dsn)
         self.admin_target = Target.from_dsn(settings.provenance_dsn)
@@ -229,6 +229,7 @@ async def running(settings: Settings, shadow_dsn: str) -> AsyncIterator[Runtime]
         keeping = asyncio.create_task(vigil(pool, runtime.ledger, replica_name()))
         stack.push_async_callback(_ended, keeping)
         stack.callback(runtime.lookout.close)
+        await runtime.lookout.start()
         yield runtime
 
 

@@ -272,3 +272,23 @@ def test_two_sessions_that_ask_the_same_at_once_pay_once(clinic: Clinic) -> None
     with psycopg.connect(clinic.upstream) as conn:
         paid = conn.execute("SELECT count(*) FROM provenance.charge WHERE analyst = %s", (name,)).fetchone()
     assert paid == (1,)
+
+
+@pytest.mark.parametrize("decision", [False, True])
+def test_two_proxies_that_are_asked_the_same_at_once_are_paid_once(
+    clinic: Clinic, shadow_server: Any, tmp_path: Path, decision: bool
+) -> None:
+    name = clinic.sit().name
+    with running_proxy(clinic.upstream, shadow_server.admin_dsn, tmp_path / "other.log") as other:
+        sessions = [proxy.connect(name) for proxy in (clinic.proxy, other)]
+        for threshold in range(1, 9):
+            text = f"SELECT disease FROM patient_data GROUP BY 1 HAVING count(*) > {1500 + 10 * threshold}"
+            text = text if decision else f"SELECT count(*) FROM patient_data WHERE age > {threshold}"
+            with ThreadPoolExecutor(2) as pool:
+                one, same = pool.map(lambda session, text=text: session.execute(text.encode()).fetchall(), sessions)
+            assert one == same
+        for session in sessions:
+            session.close()
+    with psycopg.connect(clinic.upstream) as conn:
+        paid = conn.execute("SELECT count(*) FROM provenance.questions_of(%s, 100)", (name,)).fetchone()
+    assert paid == (8,)
