@@ -43,6 +43,10 @@ from sqlrewrite.normal import fingerprint
 from sqlrewrite.question import Literal
 
 _BESIDE = 100  # what a mould weighs beside its cells, in cells
+_FORMS, _SUMS = (
+    32,
+    4096,
+)  # of questions from the same views, and of numbers of cells, for which it is known what is enough
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,6 +61,11 @@ class Knowledge:
     def in_order(self, each: Plan, share: Share, several: tuple[Sheet, ...]) -> Sequence[tuple[int, Sheet]]:
         """The sheets of which something is known, each with the first release that is, in that order."""
         if several not in self.order:
+            if (
+                len(self.order) >= _FORMS
+            ):  # they hold the moulds of their forms, which nobody else may remember any more
+                self.order.clear()
+                self.tried.clear()
             places = [(place_of(each, sheet.base.view), sheet) for sheet in several]
             known = [(self.held[p].known.whole | self.held[finer(p, share.grid)].known.whole, s) for p, s in places]
             self.order[several] = sorted(((min(whole), s) for whole, s in known if whole), key=itemgetter(0))
@@ -66,6 +75,8 @@ class Knowledge:
         """The releases that are enough for sums of so many cells, worked out once; None if all of them are not."""
         key = sheet, view.rollup.most
         if key not in self.tried:
+            if len(self.tried) >= _SUMS:
+                self.tried.clear()
             place = place_of(each, view.view)
             one = candidate(share, self.held, place, view.view, view.question, view.cells, 0, view)
             known = enough(one.held, one.precision)
