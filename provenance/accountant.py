@@ -1,8 +1,9 @@
 """What may be spent, and what is left: arithmetic on frozen values, without a database.
 
 Amounts are in the deployment's coin. A limit is an (epsilon, delta); it holds if the sum of amounts is within what the
-epsilon is worth at ``conversion_delta`` and the sum of deltas within ``payment_delta``. ``fold`` does what the
-database's triggers do: it takes the rows of the journal, one by one, into balances.
+epsilon is worth at ``conversion_delta`` and the sum of deltas within ``payment_delta``. Where there are periods, both
+count once for each that has begun (``grown``); what was spent never comes back. ``fold`` does what the database's
+triggers do: it takes the rows of the journal, one by one, into balances.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ EXACT = Context(prec=200, traps=[InvalidOperation, Inexact])
 
 
 def limit(deployment: Deployment, analyst: Analyst) -> Decimal:
-    """The epsilon that the analyst may learn; never above the protected database's."""
+    """The epsilon that the analyst may learn, all periods together; never above the protected database's."""
     if analyst.epsilon_limit is not None:
-        return min(analyst.epsilon_limit, deployment.epsilon)
+        return grown(deployment, analyst.epsilon_limit)
     match deployment.allocation:
         case Allocation.MAX:
             whole = MOST_PRIVILEGE
@@ -52,7 +53,19 @@ def limit(deployment: Deployment, analyst: Analyst) -> Decimal:
             whole = max(deployment.privileges, analyst.privilege)
     with localcontext(_WIDE):
         share = deployment.expansion * deployment.epsilon * analyst.privilege / whole
-        return min(share.quantize(_UNIT, ROUND_DOWN), deployment.epsilon)
+    return grown(deployment, share.quantize(_UNIT, ROUND_DOWN, _WIDE))
+
+
+def grown(deployment: Deployment, epsilon: Decimal) -> Decimal:
+    """What a limit of so much epsilon allows, all periods together: the coin that it is worth for each of them.
+
+    *Guarantee*: never above the protected database's, and that is what as many deployments on the same people, one
+    after the other, would lose together.
+    """
+    most = min(epsilon, deployment.epsilon)
+    if deployment.periods == 1:
+        return most
+    return epsilon_spent(deployment, EXACT.multiply(worth(deployment, most), Decimal(deployment.periods)))
 
 
 def epsilon_spent(deployment: Deployment, amount: Decimal) -> Decimal:
@@ -85,7 +98,10 @@ def _limits(
     own, spare = limit(deployment, analyst), spare_of(balances.lending)
     if spare:
         own = epsilon_spent(deployment, EXACT.add(worth(deployment, own), spare))
-    return (own, _counted(balances)), (deployment.epsilon, balances.coalition or balances.table)
+    return (own, _counted(balances)), (
+        grown(deployment, deployment.epsilon),
+        balances.coalition or balances.table,
+    )
 
 
 def remaining_epsilon(deployment: Deployment, analyst: Analyst, balances: Balances) -> Decimal:
@@ -127,12 +143,12 @@ def admit(
     own, before, spare = limit(deployment, analyst), _counted(balances), spare_of(balances.lending)
     _after(deployment, own, before, asked, more, f'analyst "{analyst.name}"', spare)
     over = EXACT.subtract(EXACT.add(before.amount, more), max(before.amount, worth(deployment, own)))
-    group = balances.coalition
+    group, most = balances.coalition, grown(deployment, deployment.epsilon)
     if group is None:
-        _after(deployment, deployment.epsilon, balances.table, lost, of_table, "the protected database")
+        _after(deployment, most, balances.table, lost, of_table, "the protected database")
     else:
         # Others may have paid for what the group learns now, so that it counts as the analyst's (DProvDB, section 7).
-        group = _after(deployment, deployment.epsilon, group, asked, more, f'the coalition of analyst "{analyst.name}"')
+        group = _after(deployment, most, group, asked, more, f'the coalition of analyst "{analyst.name}"')
     after = {id_: _view_after(deployment, balances.views[id_], lost) for id_, lost in (views or {}).items()}
     return Balances(
         analyst=_moved(balances.analyst, more, asked.delta),
@@ -152,7 +168,7 @@ def _limited_after(
     for place, relation in enumerate(read):
         one = limited.get(relation)
         if one is not None:
-            most, more = min(one.epsilon_limit, deployment.epsilon), lost.amount if place else counted
+            most, more = grown(deployment, one.epsilon_limit), lost.amount if place else counted
             spent = _after(deployment, most, Balance(one.spent), asked, more, f"relation {one.label}").amount
             after[relation] = replace(one, spent=spent)
     return after
@@ -212,7 +228,7 @@ def _view_after(deployment: Deployment, view: View, asked: Decimal) -> View:
     if view.epsilon_limit is None:
         # Water-filling: a view loses no more than the protected database does, whose limit was looked at.
         return replace(view, spent=EXACT.add(view.spent, asked))
-    most = min(view.epsilon_limit, deployment.epsilon)
+    most = grown(deployment, view.epsilon_limit)
     return replace(view, spent=_after(deployment, most, Balance(view.spent), loss, asked, f"view {view.label}").amount)
 
 
@@ -335,16 +351,21 @@ def _after(
             f"of {shown(epsilon)}; asked {asked.amount.normalize():f} {asked.coin.value}"
             + (f", of which {max(counted, Decimal(0)).normalize():f} count." if counted != asked.amount else "."),
             hint="Ask with less accuracy (a larger veil.margin or veil.beta), repeat an earlier question, "
-            "which is free, or have an administrator raise the limit.",
+            f"which is free,{_until(deployment)} or have an administrator raise the limit.",
         )
-    if asked.delta and after.delta > deployment.payment_delta:
-        left = max(Decimal(0), deployment.payment_delta - balance.delta)
+    delta = EXACT.multiply(deployment.payment_delta, Decimal(deployment.periods))
+    if asked.delta and after.delta > delta:
+        left = max(Decimal(0), delta - balance.delta)
         raise LimitReached(
             f"the delta of {whose} is spent",
-            detail=f"asked delta {asked.delta}, left {left} of {deployment.payment_delta}.",
+            detail=f"asked delta {asked.delta}, left {left} of {delta}.",
             hint="Group by columns with a declared domain: they cost no delta.",
         )
     return after
+
+
+def _until(deployment: Deployment) -> str:
+    return "" if deployment.next_period is None else f" wait until the limit grows ({deployment.next_period}),"
 
 
 def worth(deployment: Deployment, epsilon: Decimal) -> Decimal:

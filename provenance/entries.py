@@ -78,9 +78,8 @@ def held_of(charge: Charge, row: TupleRow, parts: Iterable[TupleRow]) -> Held:
 
 def deployment_of(row: TupleRow) -> Deployment:
     """The deployment as a row of ``ledger_sql.STATE`` tells it."""
-    return Deployment(
-        Coin(row[0]), row[1], row[2], Allocation(row[3]), row[4], row[5], row[6], int(row[7]), int(row[8])
-    )
+    limits = Coin(row[0]), row[1], row[2], Allocation(row[3]), row[4], row[5], row[6]
+    return Deployment(*limits, int(row[7]), int(row[8]), int(row[14]), row[15])
 
 
 def analyst_of(row: TupleRow) -> Analyst:

@@ -16,7 +16,10 @@ WHERE (scope = 'table' AND name = '') OR (scope = 'analyst' AND name = %s)"""
 STATE = """
 SELECT d.coin, d.epsilon, d.delta, d.allocation, d.expansion, d.conversion_delta, d.payment_delta, d.registry_version,
        (SELECT coalesce(sum(o.privilege), 0) FROM provenance.analyst o WHERE o.active)::bigint,
-       a.name, a.privilege, a.epsilon_limit, a.settings, a.active
+       a.name, a.privilege, a.epsilon_limit, a.settings, a.active,
+       CASE WHEN d.period IS NULL THEN d.periods_earned ELSE provenance.periods() END,
+       CASE WHEN d.period IS NOT NULL
+           THEN to_char(provenance.next_period() AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI "UTC"') END
 FROM provenance.deployment d LEFT JOIN provenance.analyst a ON a.name = %s"""
 
 # What else bears on a charge, in one row: the anchored row of the journal, gaps that nobody accepted, what the analysts

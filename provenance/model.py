@@ -36,6 +36,8 @@ class Deployment:
     payment_delta: Decimal  # bounds the sum of what charges pay in delta
     registry_version: int
     privileges: int  # the sum over active analysts, for Allocation.SUM
+    periods: int = 1  # that have begun: every limit is worth so many times its coin
+    next_period: str | None = None  # when there will be one more
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,10 @@ SELECT b.relation, round(b.spent, 6), round(b."limit", 6), round(b."left", 6),
        coalesce(b.noise_magnitude::text, 'as asked')
 FROM provenance.relation_budget b JOIN provenance.relation r ON r.label = b.relation AND r.active
 WHERE r.epsilon_limit IS NOT NULL ORDER BY 1"""
-_DEPLOYMENT = "SELECT coin, epsilon, delta, allocation, registry_version FROM provenance.deployment"
+_DEPLOYMENT = """
+SELECT coin, epsilon, delta, allocation, registry_version, period::text, provenance.periods(),
+       provenance.next_period()::timestamptz(0)
+FROM provenance.deployment"""
 _CHARGES = """
 SELECT count(*), max(at)::timestamptz(0), (SELECT count(*) FROM provenance.view)
 FROM provenance.charge WHERE question_of IS NULL"""
@@ -65,7 +68,7 @@ def status(settings: Settings) -> tuple[str, bool]:
     lines.append(f"protected   {'reachable' if upstream else 'not reachable'}")
     try:
         with psycopg.connect(settings.provenance_dsn, connect_timeout=5) as conn:
-            coin, epsilon, delta, allocation, version = conn.execute(_DEPLOYMENT).fetchone() or ("?",) * 5
+            coin, epsilon, delta, allocation, version, *growth = conn.execute(_DEPLOYMENT).fetchone() or ("?",) * 8
             charges, last, views = conn.execute(_CHARGES).fetchone() or (0, None, 0)
             head, whole, digest, gaps = conn.execute(_CHAIN).fetchone() or (0, False, "", [])
             total = conn.execute(_TOTAL).fetchall()
@@ -81,6 +84,7 @@ def status(settings: Settings) -> tuple[str, bool]:
     lines.append(
         f"provenance  coin {coin}, epsilon {epsilon}, delta {delta}, allocation {allocation}, version {version}"
     )
+    lines += _periods(*growth)
     lines.append(f"ledger      {charges} charges on {views} views" + (f", the last at {last}" if last else ""))
     lines.append(f"chain       {_chain(head, whole, digest, gaps)}")
     named = [f"{name} (up {up})" + (f": {trouble}" if trouble else "") for name, up, trouble in replicas]
@@ -90,6 +94,13 @@ def status(settings: Settings) -> tuple[str, bool]:
     if relations:
         lines += ["", *_table(("relation", "spent", "limit", "left", "noise"), relations)]
     return "\n".join(lines), listening and upstream and whole and not gaps
+
+
+def _periods(period: str | None, begun: int, later: object) -> list[str]:
+    """How limits grow, if they do or did."""
+    if period is None:
+        return [] if begun == 1 else [f"periods     {begun}, and no more: limits are what so many are worth"]
+    return [f"periods     {begun} of {period}; limits grow again at {later}"]
 
 
 def _chain(head: int, whole: bool, digest: str, gaps: Sequence[int]) -> str:

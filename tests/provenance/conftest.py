@@ -106,7 +106,8 @@ UPDATE provenance.analyst SET privilege = CASE name WHEN 'alice' THEN 1 ELSE 4 E
 DELETE FROM provenance.coalition;
 UPDATE provenance.balance SET amount = 0, delta = 0;
 UPDATE provenance.chain SET charge = 0, hash = sha256('');
-UPDATE provenance.deployment SET coin = 'zcdp', epsilon = 10, delta = 1e-9, allocation = 'max', expansion = 1;
+UPDATE provenance.deployment SET coin = 'zcdp', epsilon = 10, delta = 1e-9, allocation = 'max', expansion = 1,
+    period = NULL, period_began = NULL, periods_earned = 1;
 UPDATE provenance.relation SET active = true, data_version = 1;
 UPDATE provenance.attribute SET upper = 100 WHERE relation = 'patient' AND name = 'age';
 """

@@ -91,7 +91,7 @@ def test_charges_from_before_stages_stay_as_they_were(empty: str, monkeypatch: p
         " registry_version, bill FROM provenance.history ORDER BY id",
         "SELECT analyst, relation, questions, spent, coin, charged, delta FROM provenance.matrix",
         "SELECT * FROM provenance.budget",
-        "SELECT * FROM provenance.total",
+        'SELECT spent, "limit", "left", coin, amount, delta_spent, delta_limit FROM provenance.total',
         "SELECT * FROM provenance.balance ORDER BY scope",
     ]
     with psycopg.connect(empty, autocommit=True) as conn:

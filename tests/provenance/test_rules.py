@@ -94,7 +94,7 @@ NONSENSE = {
         "23514",
         "above the limit",
     ),
-    "a period": ("UPDATE provenance.deployment SET period = '1 month'", "23514", "period"),
+    "a period": ("UPDATE provenance.deployment SET period = '1 hour'", "23514", "a_period_lasts_a_day"),
     "data going back": ("UPDATE provenance.relation SET data_version = 0", "55000", "cannot go back"),
 }
 

@@ -276,3 +276,36 @@ def test_an_administrator_sees_fairness_replicas_and_the_chain(
 )
 def test_an_administrator_cannot_write_the_books(admin: psycopg.Connection, text: str) -> None:
     assert refused(admin, text).sqlstate == "42501"
+
+
+def test_a_period_lets_limits_grow(house: Proxy, admin: psycopg.Connection) -> None:
+    """Set by an administrator, told with what it means, felt at the next question; only time earns a period."""
+    someone, told = new_analyst(house.upstream, epsilon="0.5"), list[str]()
+    ask = "SELECT gender, count(*) FROM patient_data WHERE age > {} GROUP BY gender".format
+    admin.add_notice_handler(lambda said: told.append(said.message_primary or ""))
+    with house.connect(someone) as conn:
+        for year in range(90):  # different questions, until the purse is empty
+            try:
+                conn.execute(ask(year).encode())
+            except errors.ConfigurationLimitExceeded:
+                break
+        with pytest.raises(errors.ConfigurationLimitExceeded):
+            conn.execute(ask(year).encode())
+        admin.execute("UPDATE provenance.deployment SET period = '1 month'")
+        try:
+            assert told[-1] == "every limit grows each 1 mon"
+            with pytest.raises(errors.ConfigurationLimitExceeded) as refused:
+                conn.execute(ask(year).encode())
+            assert "wait until the limit grows (" in (refused.value.diag.message_hint or "")
+            for column in ("period_began = now() - interval '1 year'", "periods_earned = 9"):
+                with pytest.raises(errors.InsufficientPrivilege):
+                    admin.execute(f"UPDATE provenance.deployment SET {column}".encode())
+            with psycopg.connect(house.upstream, autocommit=True) as owner:  # a month goes by
+                owner.execute("UPDATE provenance.deployment SET period_began = period_began - interval '31 days'")
+            conn.execute(ask(year).encode())
+            (limit,) = conn.execute("""SELECT "limit" FROM veil.budget WHERE view = 'all'""").fetchone() or (0,)
+            assert 0.7 < limit < 0.8, "the coin of two, which is less than twice the epsilon"
+        finally:
+            with psycopg.connect(house.upstream, autocommit=True) as owner:
+                owner.execute("UPDATE provenance.deployment SET period = NULL")
+                owner.execute("UPDATE provenance.deployment SET periods_earned = 1")
