@@ -48,7 +48,8 @@ costs the database nothing; colluding analysts together know the releases, and n
 
 What may be spent: limits are (epsilon, delta), the ledger adds up coin. The deployment's delta is split in public, in
 one place (``deployment.conversion_delta`` and ``payment_delta`` in ``0001_tables.sql``): under ``zcdp`` half of it
-turns rho into epsilon and half pays for key thresholds; under ``pure`` all of it pays.
+turns rho into epsilon and half pays for key thresholds; under ``pure`` all of it pays. Nothing that was spent comes
+back; where there are periods (``deployment.period``), each adds to every limit its coin and its delta once more.
 
 A worked example of stages: alice reserves rho 0.001, then 0.002 more, stops at 0.0015 and settles. Her balance goes
 0.001, 0.003, 0.0015; ``provenance.history`` shows one line with 0.0015. Had the proxy died before, it would show 0.003.

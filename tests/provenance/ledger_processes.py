@@ -45,7 +45,8 @@ DELETE FROM provenance.analyst WHERE name NOT IN ('alice', 'bob');
 DELETE FROM provenance.credential WHERE name LIKE 'new%';
 UPDATE provenance.chain SET charge = 0, hash = sha256('');
 UPDATE provenance.balance SET amount = 0, delta = 0;
-UPDATE provenance.deployment SET epsilon = 8, allocation = 'max';
+UPDATE provenance.deployment SET epsilon = 8, allocation = 'max',
+    period = NULL, period_began = NULL, periods_earned = 1;
 UPDATE provenance.analyst SET epsilon_limit = NULL, active = true;
 UPDATE provenance.relation SET data_version = 1;
 SET session_replication_role = origin;
@@ -126,6 +127,7 @@ class Desk:
         for each in self.processes:
             self.runner.run(each.start())
         self.analysts = ["alice", "bob"]
+        self.begun = 1  # periods
         self.paid: dict[int, tuple[str, Decimal]] = {}  # what receipts prove
         self.reached: dict[int, Decimal] = {}  # what settled questions have cost
         self.shown: dict[Sameness, bytes] = {}
@@ -219,7 +221,9 @@ class Desk:
             pass
 
     def state(self, who: str) -> tuple[Any, Any]:
-        return entries.state_of(self.owner.execute(STATE, (who,)).fetchone(), who)
+        deployment, analyst = entries.state_of(self.owner.execute(STATE, (who,)).fetchone(), who)
+        assert deployment.periods == self.begun
+        return deployment, analyst
 
     def spent(self) -> dict[tuple[str, str], Decimal]:
         rows = self.owner.execute("SELECT scope, name, amount FROM provenance.balance").fetchall()
@@ -233,11 +237,12 @@ class Desk:
         if learned:
             found.append(accountant.worth(deployment, accountant.limit(deployment, analyst)) - spent["analyst", who])
         if lost:
-            found.append(accountant.worth(deployment, deployment.epsilon) - spent["table", ""])
+            whole = accountant.grown(deployment, deployment.epsilon)
+            found.append(accountant.worth(deployment, whole) - spent["table", ""])
         for view in parts:
             row = self.owner.execute("SELECT epsilon_limit FROM provenance.view WHERE id = %s", (view,)).fetchone()
             if row is not None and row[0] is not None:
-                most = min(row[0], deployment.epsilon)
+                most = accountant.grown(deployment, row[0])
                 found.append(accountant.worth(deployment, most) - spent["view", str(view)])
         return found
 

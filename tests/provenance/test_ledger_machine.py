@@ -283,6 +283,14 @@ class Books(Desk, RuleBasedStateMachine):
                 text, values = "UPDATE provenance.deployment SET epsilon = greatest(%s, 1)", ()  # type: ignore[assignment]
         self.administer(text, epsilon, *values)
 
+    @rule(length=st.sampled_from(("1 day", "7 days", None)), passed=st.integers(0, 2))
+    def time_passes(self, length: str | None, passed: int) -> None:
+        """A period is set, and some of them pass; or there are none any more."""
+        self.owner.execute("UPDATE provenance.deployment SET period = %s", (length,))
+        if length is not None:
+            self.owner.execute("UPDATE provenance.deployment SET period_began = period_began - %s * period", (passed,))
+            self.begun += passed
+
     @rule(privilege=st.integers(1, 10), allocation=st.sampled_from(("max", "sum")))
     def somebody_comes(self, privilege: int, allocation: str) -> None:
         if len(self.analysts) < 5:

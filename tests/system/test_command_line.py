@@ -211,6 +211,10 @@ def test_status_is_a_table_of_health_replicas_and_budgets(pgveil: Run, proxy: Pr
         conn.execute("SELECT provenance.limit_relation('patient_data', 5, 100)")
         told = pgveil("status", "--upstream", upstream, "--listen", f"127.0.0.1:{proxy.port}")
         conn.execute("SELECT provenance.limit_relation('patient_data', NULL)")
+        conn.execute("UPDATE provenance.deployment SET period = '1 month'")
+        growing = pgveil("status", "--upstream", upstream, "--listen", f"127.0.0.1:{proxy.port}")
+        conn.execute("UPDATE provenance.deployment SET period = NULL")
+    assert "periods     1 of 1 mon; limits grow again at 20" in growing.out and "periods" not in told.out
     *_, title, relation = told.out.splitlines()
     assert title.split() == ["relation", "spent", "limit", "left", "noise"]
     name, _, limit, _, noise = relation.split()
