@@ -21,8 +21,10 @@ setup: $(READY)
 demo: $(READY)
 	@exec $(BIN)/pgveil demo
 
+# Each worker has its own PostgreSQL; a file stays with one, so that what its tests share is started once.
+WORKERS ?= 2
 test: $(READY)
-	$(BIN)/python -m pytest -m "not slow and not clients" $(ARGS)
+	$(BIN)/python -m pytest -m "not slow and not clients" -n $(WORKERS) --dist loadfile $(ARGS)
 
 test-all: $(READY)
 	$(BIN)/python -m pytest $(ARGS)
