@@ -94,7 +94,9 @@ COMMENT ON FUNCTION provenance.grown IS 'What a limit of so much epsilon has gro
 CREATE FUNCTION provenance.period_rules() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, provenance, pg_temp AS $$
 BEGIN
-    NEW.periods_earned := provenance.periods();  -- what has begun stays; the present period begins anew with its new length
+    -- What has begun stays; the present period begins anew with its new length. Of the row as it is now: this statement's
+    -- snapshot may be older, if it waited for another change.
+    NEW.periods_earned := OLD.periods_earned + coalesce(provenance.periods_since(OLD.period_began, OLD.period, now()), 0);
     NEW.period_began := CASE WHEN NEW.period IS NOT NULL THEN now() END;
     RETURN NEW;
 END $$;

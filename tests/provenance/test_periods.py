@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,9 +39,9 @@ def ready(swept: str) -> str:
     return swept
 
 
-def pass_by(owner: Connection, time: str) -> None:
+def pass_by(owner: Connection, how_long: str) -> None:
     """As if so much time had passed since the period was set."""
-    owner.execute("UPDATE provenance.deployment SET period_began = period_began - %s::interval", (time,))
+    owner.execute("UPDATE provenance.deployment SET period_began = period_began - %s::interval", (how_long,))
 
 
 def pay(dsn: str, pools: Pools, *charges: Charge) -> None:
@@ -159,6 +162,24 @@ def test_what_was_earned_stays_and_what_had_not_passed_is_not_counted(sandbox: C
     assert sandbox.execute("SELECT next_period, periods FROM provenance.total").fetchone() == (None, 5)
     sandbox.execute("UPDATE provenance.deployment SET epsilon = 9")
     assert periods(sandbox) == 5
+
+
+def test_changes_at_the_same_moment_lose_nothing_and_earn_nothing(ready: str, owner: Connection) -> None:
+    """The second waits for the first, with a snapshot from before it."""
+    owner.execute("UPDATE provenance.deployment SET period = '1 day'")
+    pass_by(owner, "3 days")
+    with psycopg.connect(ready) as first, psycopg.connect(ready) as second:
+        first.execute("UPDATE provenance.deployment SET period = '2 days'")
+        first.execute("UPDATE provenance.deployment SET period_began = period_began - interval '2 days'")
+        with ThreadPoolExecutor(1) as other:
+            waiting = other.submit(second.execute, "UPDATE provenance.deployment SET period = '5 days'")
+            blocked = "SELECT count(*) FROM pg_stat_activity WHERE pid = %s AND wait_event_type = 'Lock'"
+            while owner.execute(blocked, (second.info.backend_pid,)).fetchone() != (1,):
+                time.sleep(0.01)
+            first.commit()
+            waiting.result()
+        second.commit()
+    assert periods(owner) == 5
 
 
 def test_a_clock_that_was_set_back_takes_nothing_away_but_time(sandbox: Connection) -> None:
