@@ -60,7 +60,9 @@ def test_a_connection_that_ends_is_made_again(database: str, asked: bool, monkey
             with pytest.raises(Silent):
                 await under_way
         else:
-            await asyncio.sleep(0.3)
+            async with asyncio.timeout(60):
+                while looks._conn is not None:
+                    await asyncio.sleep(0.01)
         assert looks.ask(0, ["me"]) is None
         assert (await made(looks))[0] != first[0]
 
