@@ -44,7 +44,8 @@ def house(new_upstream: Callable[[], str], shadow_server, tmp_path_factory) -> I
         )
         owner.execute(REGISTER)
     log = tmp_path_factory.mktemp("express") / "proxy.log"
-    with running_proxy(upstream, shadow_server.admin_dsn, log) as running:
+    program = (str(Path(__file__).parent / "believing.py"),)
+    with running_proxy(upstream, shadow_server.admin_dsn, log, program=program) as running:
         yield running
 
 
@@ -313,8 +314,9 @@ def test_a_proxy_whose_ledger_restarts_goes_on(
             known = conn.execute(NUMBERS.encode()).fetchall()
             for _ in range(5):
                 assert conn.execute(NUMBERS.encode()).fetchall() == known
+                # Until they are gone: one that ends in the middle of a question may well cost its answer.
                 owner.execute(
-                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                    "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity"
                     " WHERE pid <> pg_backend_pid() AND datname = current_database()"
                 )
                 assert conn.execute(NUMBERS.encode()).fetchall() == known
