@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
+import psycopg
 import pytest
 from proxies import Proxy
 from raw_wire import Frame, Wire, sqlstates
@@ -80,13 +81,14 @@ def test_a_setting_of_an_open_batch_ends_with_it(wire: Wire) -> None:
     assert m.NOTICE_RESPONSE in dict(wire.query(OLD))
 
 
-def test_an_open_batch_is_ended_by_a_question(wire: Wire) -> None:
+def test_an_open_batch_is_ended_by_a_question(wire: Wire, shadow_server) -> None:  # type: ignore[no-untyped-def]
     prepare(wire, "s")
     wire.send(m.encode_bind("", "s"), m.encode_execute(""), m.encode_flush())
     wire.until(m.COMMAND_COMPLETE)
     assert not sqlstates(wire.query(OLD))
-    time.sleep(0.1)
-    late = "SELECT now() > clock_timestamp() - interval '50 ms'"
+    with psycopg.connect(shadow_server.admin_dsn) as clock:
+        (moment,) = clock.execute("SELECT clock_timestamp()::text").fetchone() or ("",)
+    late = f"SELECT now() > '{moment}'"  # the beginning of its transaction
     assert m.decode_data_row(dict(wire.query(late))[m.DATA_ROW]) == [b"t"]
 
 
