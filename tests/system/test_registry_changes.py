@@ -152,7 +152,7 @@ def test_a_question_priced_under_an_old_version_is_planned_again_and_charged_onc
 def test_questions_go_on_while_the_registry_changes(
     office: Proxy, owner: psycopg.Connection, books: str, asker: str
 ) -> None:
-    changed = threading.Event()
+    changed, begun = threading.Event(), threading.Barrier(4)
 
     def ask(number: int) -> int:
         asked = 0
@@ -161,10 +161,13 @@ def test_questions_go_on_while_the_registry_changes(
                 threshold = 1000 * number + asked
                 bill_of(session, f"SELECT gender FROM patient_data GROUP BY gender HAVING count(*) > {threshold}")
                 asked += 1
+                if asked == 1:
+                    begun.wait(120)
         return asked
 
     with ThreadPoolExecutor(3) as pool:
         answers = [pool.submit(ask, number) for number in range(3)]
+        begun.wait(120)
         for _ in range(3):
             time.sleep(0.3)
             owner.execute("SELECT provenance.refresh('patient_data')")
