@@ -126,7 +126,7 @@ def test_many_views_start_soon_and_stay_light(
     owner = new_analyst(dsn)
     relation = fill(dsn, owner, views, cells)
     full, weight = begin(question=torture.NUMBERS.format(2))
-    assert full < 5 * pace(), (empty, full)
+    assert full < max(5 * pace(), 2 * empty), (empty, full)  # or what a start takes beside all that runs here
     assert weight < GIGABYTE
     command = [sys.executable, "-c", TOUCH, dsn, owner, str(relation), str(views)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], timeout=600)
