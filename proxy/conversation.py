@@ -21,7 +21,7 @@ from proxy import messages as m
 from proxy.encodings import codec
 from proxy.errors import ProtocolViolation, error_fields
 from proxy.expected import Sink
-from proxy.link import FLUSH, Answer, Link, ShadowError, drop
+from proxy.link import FLUSH, Answer, Link, ShadowError, drop, heard
 from proxy.plain import each_format, plain_text
 from proxy.reading import Circumstances, Name, Portal, Prepared, Reading, Shape
 from proxy.recent import Recent
@@ -85,14 +85,16 @@ class Conversation:
         wanted = (*asides.WANTED, *mentioned)
         told = self._run(asides.SETTLED, [array_text(wanted) if mentioned else asides.WANTED_TEXT])
         shape = self._shapes.get(portal.question)
-        form = None if lifted is None else (lifted.text, lifted.types)  # no client's text, though it may look like one
+        # No client's text, though it may look like one; a type that is declared is a parameter that must be bound.
+        form = None if lifted is None else (lifted.text, lifted.types, portal.question.oids)
         assumed = meanwhile is not None and shape is None and form is not None
         shape = self._shapes.get(form) if assumed else shape
         asked = self._ask(portal.question, names) if shape is None else None
         done, said, early = self.settling(), self.said, None
         if meanwhile is not None and shape is not None and not mentioned and said:
             settings = asides.settings_of(said, wanted)
-            values = self.values(shape.oids, portal, asides.circumstances_of(settings))
+            fits = len(portal.values) == len(shape.oids)  # else PostgreSQL may have something to say before us
+            values = self.values(shape.oids, portal, asides.circumstances_of(settings)) if fits else None
             if values is not None:
                 early = await meanwhile(self._reading(portal, shape, settings, mentioned, values, lifted, assumed))
         await done
@@ -360,8 +362,9 @@ class Conversation:
         self._link.send(m.BIND, m.encode_bind(portal, _OURS))
         self._link.send(m.CLOSE, m.encode_close(m.STATEMENT, _OURS), drop)
 
-    def describe(self, portal: Portal, sink: Sink) -> None:
-        """Describe a question that is bound and not yet executed."""
+    def describe(self, name: str, portal: Portal, sink: Sink) -> None:
+        """Describe a question that is bound and not yet executed; an error if its transaction has ended meanwhile."""
+        self._link.send(m.DESCRIBE, m.encode_describe(m.PORTAL, name), drop)
         self._parse(_ASKED, portal.question.text, portal.question.oids)
         self._link.send(m.DESCRIBE, m.encode_describe(m.STATEMENT, _ASKED), sink)
         self._link.send(m.CLOSE, m.encode_close(m.STATEMENT, _ASKED), drop)
@@ -369,7 +372,7 @@ class Conversation:
     def settling(self) -> asyncio.Future[None]:
         """Ends when PostgreSQL has answered all that was sent before."""
         done = self._link.ask(m.CLOSE, m.encode_close(m.STATEMENT, _OURS) + FLUSH, drop)
-        done.add_done_callback(_heard)
+        done.add_done_callback(heard)
         return done
 
     async def settle(self) -> None:
@@ -383,12 +386,6 @@ class Conversation:
             await done
         except ShadowError:
             pass
-
-
-def _heard(done: asyncio.Future[None]) -> None:
-    """Whoever was to wait for it may have ended before: then nobody is left to be told of its failure."""
-    if not done.cancelled():
-        done.exception()
 
 
 def _described(described: Answer) -> tuple[tuple[m.Field, ...], tuple[int, ...]]:

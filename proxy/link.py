@@ -75,6 +75,12 @@ def drop(kind: int, frame: bytes) -> None:
     """A sink for completions that the client did not ask for."""
 
 
+def heard(done: asyncio.Future[None]) -> None:
+    """Whoever was to wait for it may have ended before: then nobody is left to be told of its failure."""
+    if not done.cancelled():
+        done.exception()
+
+
 # Messages whose answer ends with ReadyForQuery; all others belong to an extended batch that an error cuts short.
 _UNTIL_READY: Final = frozenset((m.QUERY, m.SYNC, m.FUNCTION_CALL))
 _ENDS: Final = frozenset(

@@ -277,7 +277,7 @@ class Session:
             self._forward(m.DESCRIBE, frame)
         else:
             self._flush()
-            self.conversation.describe(portal, as_portal(portal.result_formats))
+            self.conversation.describe(asked.name, portal, as_portal(portal.result_formats))
 
     def _execute(self, frame: bytes) -> Task | None:
         if self._portals:

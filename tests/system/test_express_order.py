@@ -134,3 +134,26 @@ def test_a_batch_that_fails_leaves_the_portals_of_the_next_one_alone(wire: Wire)
     wire.send(m.encode_execute(""), m.encode_sync())
     rows = [frame for kind, frame in wire.until(m.READY_FOR_QUERY) if kind == m.DATA_ROW]
     assert [len(m.decode_data_row(row)) for row in rows] == [1]
+
+
+def test_a_portal_that_ended_with_its_batch_is_not_described_in_the_next_one(wire: Wire) -> None:
+    prepare(wire, "s")
+    wrong = [m.encode_bind("", "s", values=(b"1",)), m.encode_execute(""), m.encode_sync()]
+    wire.send(*wrong, m.encode_describe(m.PORTAL, ""), m.encode_sync())  # before the end of the first batch is heard of
+    assert sqlstates(wire.until(m.READY_FOR_QUERY)) == [VIOLATION]
+    assert sqlstates(wire.until(m.READY_FOR_QUERY)) == ["34000"]
+
+
+def test_a_statement_that_is_gone_comes_before_a_wrong_number_of_parameters(wire: Wire) -> None:
+    prepare(wire, "s")
+    wire.query("DEALLOCATE s")
+    assert sqlstates(executed(wire, "s", values=(b"1",))) == [NO_STATEMENT]
+
+
+def test_a_declared_parameter_must_be_bound_though_the_text_has_none(wire: Wire) -> None:
+    wire.query("SELECT age, count(*) FROM patient_data GROUP BY age")
+    for age in (60, 61, 62, 63):
+        wire.query(OLD.replace("60", str(age)))
+    wrong = m.encode_parse("", OLD.replace("60", "64"), (20,)), m.encode_bind("", ""), m.encode_execute("")
+    wire.send(*wrong, m.encode_sync())
+    assert sqlstates(wire.until(m.READY_FOR_QUERY)) == [VIOLATION]
