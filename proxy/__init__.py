@@ -11,6 +11,7 @@ The route of one question, in the order of the files::
     session         whole messages, in order (``protocol`` says which may come)  codec, messages, body
     express         a statement that was answered before, or differs in its constants only: if its answer is known, it
                     is told at once, after one look at how things stand, and the shadow hears nothing of it
+                    (``batches`` that ask for one; ``names`` of statements, which the shadow hears of later)
     route           may it name a protected relation? no: to the shadow, byte for byte (``link``), and that is all
     asking          yes: it waits for its turn; a portal is held until it is executed
     dated           the current day is written into its conditions: it is one question all day

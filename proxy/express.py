@@ -7,26 +7,32 @@ outside of a transaction, and shows released columns as they are (``sqlrewrite.f
 nothing for PostgreSQL to finish; its description is the one that PostgreSQL gave. It counts for the same analyst, the
 same settings of the session and the same house. That the settings are what they were follows from this: nothing of the
 analyst's has run in the session since they were told, and a second has not passed (an administrator may reload the
-shadow's configuration). Whatever else there is to know is seen by the look (``proxy.asker.Again``).
+shadow's configuration). A text that is parsed in the same batch (``proxy.batches``) means under these settings what it
+meant before; that it is the client's unnamed statement from now on is kept in mind by ``proxy.names``. Whatever else
+there is to know is seen by the look (``proxy.asker.Again``).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from proxy import messages as m
 from proxy import reports
 from proxy.asker import Again, Answered, Asker
+from proxy.batches import Bound
 from proxy.conversation import Conversation
 from proxy.errors import notice
 from proxy.expected import Sink
 from proxy.link import Link
+from proxy.plain import each_format
 from proxy.reading import Portal, Prepared, Reading
 from proxy.rows import Rendered
 from proxy.runtime import Runtime
+from sqlrewrite.lex import tokens
 from sqlrewrite.lift import lift
 from sqlrewrite.question import Literal
 
@@ -36,9 +42,7 @@ _BELIEVED: Final = 1.0  # seconds
 _READY: Final = m.encode_ready_for_query(m.IDLE)
 _LONGEST: Final = 1 << 14  # characters of a statement that is kept
 _THERE: Final = 100  # prepared statements of a session that are told at once
-# What drivers send behind the Bind of a prepared statement.
-_UNDESCRIBED: Final = [m.encode_execute(""), m.encode_sync()]
-_DESCRIBED: Final = [m.encode_describe(m.PORTAL, ""), *_UNDESCRIBED]
+_LONGEST_NAME: Final = 63  # bytes; PostgreSQL tells whoever writes a longer one, each time that it reads it
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,28 +72,17 @@ class Found:
     text: str
     before: bytes  # what PostgreSQL sends before the bill, and between the bill and the rows
     between: bytes
+    formats: tuple[int, ...]  # of the columns
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Bound:
-    """A prepared statement that is bound, described if so, executed to its end, and synced, all at once."""
-
-    portal: Portal
-    described: bool
-
-
-def bound(frames: Sequence[tuple[int, bytes]], statements: Mapping[str, Prepared]) -> Bound | None:
-    """What these messages ask for, if they are all that it takes, with an answer in text."""
-    behind = [frame for _, frame in frames[1:]]
-    described = behind == _DESCRIBED
-    if not (described or behind == _UNDESCRIBED) or frames[0][0] != m.BIND:
+@lru_cache(maxsize=256)
+def _described(description: bytes, formats: tuple[int, ...]) -> tuple[bytes, tuple[int, ...]] | None:
+    """A description in the formats that Bind chose, and that of each column; None if they do not fit."""
+    columns = m.decode_row_description(description)
+    if len(formats) > 1 and len(formats) != len(columns):
         return None
-    asked = m.decode_bind(frames[0][1])
-    question = statements.get(asked.statement)
-    shown = asked.result_formats
-    if question is None or asked.portal or len(shown) > 1 or any(shown) or any(f not in (0, 1) for f in asked.formats):
-        return None  # PostgreSQL says what is wrong with these
-    return Bound(Portal(question, asked.values, asked.formats, asked.result_formats), described)
+    each = each_format(formats, len(columns))
+    return m.encode_row_description([replace(f, format=c) for f, c in zip(columns, each, strict=True)]), each
 
 
 class Express:
@@ -158,6 +151,7 @@ class Express:
             or len(text) + sum(len(value or b"") for value in portal.values) > _LONGEST
             or self._mentioned()
             or reports.named(text.encode())
+            or any(len((token.name or "").encode()) > _LONGEST_NAME for token in tokens(text))
         ):
             return None
         if begun.turn != self._turn:
@@ -179,7 +173,7 @@ class Express:
         lifted = lift(question.text)
         return (whole, None, ()) if lifted is None else (whole, (*said, lifted.text, lifted.types), lifted.values)
 
-    def _sure(self) -> bool:
+    def sure(self) -> bool:
         """Whether the settings are what they were."""
         link = self._link
         return (
@@ -192,36 +186,42 @@ class Express:
 
     def find(self, frame: bytes) -> Found | None:
         """A simple query, if it may be told at once."""
-        if not self._sure():
+        if not self.sure():
             return None
         try:
             text = frame[5:-1].decode().strip(" \t\r\n;")
         except UnicodeDecodeError:
             return None
         found = self._kept(Portal(Prepared(text)), simple=True)
-        if found is None:
+        shown = None if found is None else _described(found[0].description, ())
+        if found is None or shown is None:
             return None
         kept, values = found
-        return Found(kept, kept.again(values), text, b"", kept.description)
+        return Found(kept, kept.again(values), text, b"", *shown)
 
-    def find_bound(self, asked: Bound | None) -> Found | None:
-        """The same for a prepared statement."""
-        if asked is None or not self._sure() or id(asked.portal.question) not in self._there:
+    def find_bound(self, asked: Bound) -> Found | None:
+        """The same for a prepared statement. One that is parsed only now means what the text means now."""
+        question = asked.portal.question
+        if not self.sure() or (asked.parse is None and id(question) not in self._there):
             return None
         found = self._kept(asked.portal, simple=False)
-        if found is None:
+        shown = None if found is None else _described(found[0].description, asked.portal.result_formats)
+        if found is None or shown is None:
             return None
-        kept, values = found
+        (kept, values), (description, formats) = found, shown
         if kept.oids:  # its parameters are the constants
             read = self._conversation.values(kept.oids, asked.portal, None)
             if read is None:
                 return None
             values = read
-        before = m.BIND_COMPLETE_FRAME + (kept.description if asked.described else b"")
-        return Found(kept, kept.again(values), asked.portal.question.text, before, b"")
+        parsed = b"" if asked.parse is None else m.PARSE_COMPLETE_FRAME
+        before = parsed + m.BIND_COMPLETE_FRAME + (description if asked.described else b"")
+        return Found(kept, kept.again(values), question.text, before, b"", formats)
 
     def _kept(self, portal: Portal, *, simple: bool) -> tuple[Kept, Sequence[Literal]] | None:
         """What is kept of a statement, and its constants."""
+        if "veil." in portal.question.text.lower():  # a name in it may be a setting that nobody has mentioned before
+            return None
         memory = self._runtime.house.express
         whole, form, values = self._keys(portal, simple=simple)
         kept: Kept | None = memory.get(whole)
@@ -233,15 +233,17 @@ class Express:
 
     async def tell(self, found: Found, tell: Callable[[bytes], None], otherwise: Callable[[], object]) -> None:
         """Tell all that PostgreSQL would send; or have the messages taken up again, which then go the usual way."""
-        kept = found.kept
+        told: bytes | None = None
         try:
             shown = await found.shown
             left = None if shown is None else await self._runtime.standing.remaining(self._asker.name)
+            if shown is not None and left is not None:
+                bill = b"" if found.kept.quiet else notice(*shown.bill(None, left, found.text))
+                told = b"".join((found.before, bill, found.between, shown.body(found.formats), _READY))
         except Exception:  # the usual way says what is wrong
-            shown = left = None
-        if shown is None or left is None:
-            self._turn = -1
-            otherwise()
+            told = None
+        if told is not None:
+            tell(told)
             return
-        bill = b"" if kept.quiet else notice(*shown.bill(None, left, found.text))
-        tell(b"".join((found.before, bill, found.between, shown.body, _READY)))
+        self._turn = -1
+        otherwise()

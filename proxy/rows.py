@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+import struct
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property, reduce
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,11 @@ from sqlrewrite.question import Atom
 from sqlrewrite.values import column_texts
 
 _BESIDE = 200  # what an answer weighs beside its groups and their texts
+_BODIES: Final = 4  # of one answer, in different formats
+# How PostgreSQL sends a value in binary, of types that can be shown as they are; a text is the same in both formats.
+_BINARY: Final[Mapping[str, Callable[[int], bytes]]] = {
+    name: struct.Struct(code).pack for name, code in (("bigint", ">q"), ("integer", ">i"), ("smallint", ">h"))
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,6 +144,7 @@ class Rendered:
     kept: NDArray[np.int64]
     columns: Sequence[Sequence[str | None]]
     memory: Recent[Hashable, Any]
+    bodies: dict[Hashable, bytes] = field(default_factory=dict)
 
     @property
     def weight(self) -> int:
@@ -149,13 +156,22 @@ class Rendered:
         """What the finishing statement takes."""
         return [array_text(column) for column in self.columns]
 
-    @cached_property
-    def body(self) -> bytes:
-        """The rows as PostgreSQL sends them, of a statement that shows the released columns as they are."""
+    def body(self, formats: Sequence[int]) -> bytes:
+        """The rows as PostgreSQL sends them, of a statement that shows the released columns as they are; each column in
+        its format.
+        """
         assert self.part.as_is is not None
-        shown = [self.columns[at] for at in self.part.as_is]
-        rows = [[None if text is None else text.encode() for text in row] for row in zip(*shown, strict=True)]
-        return b"".join([*map(m.encode_data_row, rows), m.encode_command_complete(f"SELECT {len(rows)}")])
+        kinds = [self.part.types[at] for at in self.part.as_is]
+        packers = tuple(_BINARY.get(kind) if code else None for kind, code in zip(kinds, formats, strict=True))
+        known = self.bodies.get(packers)
+        if known is None:
+            shown = [_cells(self.columns[at], pack) for at, pack in zip(self.part.as_is, packers, strict=True)]
+            rows = list(zip(*shown, strict=True))
+            known = b"".join([*map(m.encode_data_row, rows), m.encode_command_complete(f"SELECT {len(rows)}")])
+            if len(self.bodies) == _BODIES:  # there are as many ways to ask as there are subsets of the columns
+                self.bodies.clear()
+            self.bodies[packers] = known
+        return known
 
     def bill(self, paid: Paid | None, remaining: Remaining, text: str) -> tuple[str, str]:
         """The bill of the answer: a sentence, and JSON."""
@@ -172,6 +188,13 @@ class Rendered:
             self.memory.put(key, known, _BESIDE)
         _, told, rest = known
         return told, f'{{"question": {json.dumps(text)}{rest}'
+
+
+def _cells(texts: Sequence[str | None], pack: Callable[[int], bytes] | None) -> list[bytes | None]:
+    """A column as it is sent: as text, or packed."""
+    if pack is None:
+        return [None if text is None else text.encode() for text in texts]
+    return [None if text is None else pack(int(text)) for text in texts]
 
 
 def rendered(

@@ -19,22 +19,22 @@ from proxy import messages as m
 from proxy import reports
 from proxy.asker import Asker
 from proxy.asking import Asking, as_portal
+from proxy.batches import Bound, bound
 from proxy.codec import FRONTEND_LIMITS, Frames
 from proxy.conversation import Conversation
 from proxy.errors import as_refusal, error_fields
 from proxy.expected import RELAYED, Sink, batch
-from proxy.express import bound
 from proxy.link import FLUSH, Link, LinkLost, flow
+from proxy.names import Names
 from proxy.passwords import hidden, may_hide
 from proxy.protocol import Action, Event, Machine, State
-from proxy.reading import Portal, Prepared
+from proxy.reading import Portal
 from proxy.route import PASS_ALL, Router
 from proxy.runtime import ADMIN_ROLE, Runtime
 from proxy.veil_settings import note_unknown
 
 Task: TypeAlias = Coroutine[None, None, None]
 _WAITING_LIMIT: Final = 1 << 20  # bytes that a client may talk ahead while a question is answered
-_UNNAMED: Final = ""
 _QUERY: Final = RELAYED[m.QUERY]
 _FORGETTING: Final = (b"deallocate", b"discard")
 _EXECUTES: Final = re.compile(rb"(?:^|;)\s*execute\b", re.IGNORECASE)
@@ -50,8 +50,7 @@ class Session:
         self._machine = Machine(State.READY)
         self._queue: deque[tuple[int, bytes]] = deque()
         self._waiting = 0  # bytes in the queue, about
-        self._statements: dict[str, Prepared] = {}  # prepared questions
-        self._portals: dict[str, Portal] = {}  # bound questions
+        self._names = Names()
         self._link_writable = self._client_writable = True
         self._named = False  # whether PREPARE may have given a name to a question
         self._mixed = False  # whether other statements came since the last Sync
@@ -73,11 +72,12 @@ class Session:
 
     def receive(self, data: bytes) -> None:
         """Bytes of the client's; raises ``ProtocolViolation``."""
+        names = self._names
         if not (
             self._task is not None
             or self._queue
-            or self._statements
-            or self._portals
+            or names.statements
+            or names.portals
             or self._named
             or self._machine.state is not State.READY
             or self._frames.rest
@@ -85,16 +85,15 @@ class Session:
             if data[0] == m.QUERY:
                 passed = PASS_ALL.passed if self._administers else self._runtime.router.passed
                 if data[5:-1] in passed and len(data) == 1 + int.from_bytes(data[1:5], "big") > 5:
+                    names.owed = None  # PostgreSQL ends its unnamed statement by itself
                     self.link_.relay_one(_QUERY, data)  # the hot path: a simple query, seen before, and not ours
                     return
-            elif (answers := batch(data)) is not None:
+            elif names.owed is None and (answers := batch(data)) is not None:
                 self._mixed = answers[-1:] != [RELAYED[m.SYNC]]
                 self.link_.relay_batch(answers, data)  # no question is prepared, so none can be bound or executed
                 return
         frames = list(self._frames.feed(data))
-        if self._idle and (found := self.asking.express.find_bound(bound(frames, self._statements))) is not None:
-            again = partial(self._queue.extendleft, reversed(frames))  # if it is not known after all
-            self._start(self.asking.express.tell(found, self.to_client, again))
+        if self._idle and self._at_once(frames):
             return
         self._queue.extend(frames)
         self._waiting += len(data)
@@ -102,10 +101,25 @@ class Session:
 
     @property
     def _idle(self) -> bool:
-        """Whether a batch for a prepared question would be taken up at once, and by itself."""
-        ready = bool(self._statements) and self._machine.state is State.READY and self._client_writable
-        busy = self._queue or self._portals or self._mixed or self._frames.rest
-        return ready and not busy and (self._task is None or self._task.done())
+        """Whether a batch would be taken up at once, and by itself."""
+        busy = self._queue or self._names.portals or self._mixed or self._frames.rest or not self._client_writable
+        return not busy and self._machine.state is State.READY and (self._task is None or self._task.done())
+
+    def _at_once(self, frames: list[tuple[int, bytes]]) -> bool:
+        """Begin to tell the answer to a batch, if it is known; if it is not after all, the batch is queued."""
+        express = self.asking.express
+        asked = bound(frames, self._names.statements) if express.sure() else None
+        found = None if asked is None else express.find_bound(asked)
+        if asked is None or found is None:
+            return False
+        again = partial(self._queue.extendleft, reversed(frames))
+        self._start(express.tell(found, partial(self._tell, asked), again))
+        return True
+
+    def _tell(self, asked: Bound, data: bytes) -> None:
+        if asked.parse is not None:
+            self._names.told(asked.portal.question, asked.parse)
+        self.to_client(data)
 
     def _pump(self) -> None:
         """Take up messages until one of them needs time."""
@@ -143,6 +157,9 @@ class Session:
             self.die(as_refusal(error))
 
     def _handle(self, kind: int, frame: bytes) -> Task | None:
+        names = self._names
+        if names.owed is not None:
+            names.settle(kind, frame, self.link_)
         match kind:
             case m.QUERY:
                 return self._query(frame)
@@ -150,16 +167,16 @@ class Session:
                 self._parse(frame)
             case m.BIND:
                 self._bind(frame)
-            case m.DESCRIBE if self._portals:
+            case m.DESCRIBE if names.portals:
                 self._describe(frame)
             case m.EXECUTE:
                 return self._execute(frame)
-            case m.CLOSE if self._statements or self._portals:
+            case m.CLOSE if names.statements or names.portals:
                 self._close_object(frame)
             case m.SYNC:
                 self._mixed = False
-                if self._portals:
-                    self._send(m.SYNC, frame, partial(self._sync_done, dict(self._portals)))
+                if names.portals:
+                    self._send(m.SYNC, frame, names.synced())
                 else:
                     self._forward(m.SYNC, frame)
             case m.COPY_DONE if self._task is not None:
@@ -196,7 +213,7 @@ class Session:
 
     def _question(self, text: bytes) -> str | None:
         """The text, if it may be a question."""
-        executes = (self._named or self._statements) and _EXECUTES.search(text)
+        executes = (self._named or self._names.statements) and _EXECUTES.search(text)
         if text in self._router.passed and not executes:
             return None
         secret = may_hide(text)
@@ -212,18 +229,19 @@ class Session:
             return None  # PostgreSQL refuses what it must
 
     def _query(self, frame: bytes) -> Task | None:
-        self._statements.pop(_UNNAMED, None)
-        self._portals.pop(_UNNAMED, None)
+        names, asking = self._names, self._asking
+        names.queried(unheard=True)
         alone, self._mixed = not self._mixed, False  # it ends the transaction of a batch that had no Sync
         at_once = alone and self._client_writable and not self._out  # what is not sent yet may change the settings
-        if self._asking is not None and at_once and (found := self._asking.express.find(frame)) is not None:
-            return self._asking.express.tell(found, self.to_client, partial(self._queue.appendleft, (m.QUERY, frame)))
+        if asking is not None and at_once and (found := asking.express.find(frame)) is not None:
+            return asking.express.tell(found, self.to_client, partial(self._queue.appendleft, (m.QUERY, frame)))
         text = frame[5:-1]
         question = self._question(text)
-        if question is not None and self._asking is not None:
-            return self._asking.script(question, alone)
-        if self._statements and text.lstrip()[:10].lower().startswith(_FORGETTING):
-            self._send(m.QUERY, frame, self._forgotten)
+        if question is not None and asking is not None:
+            return asking.script(question, alone)
+        names.queried(unheard=False)
+        if names.statements and text.lstrip()[:10].lower().startswith(_FORGETTING):
+            self._send(m.QUERY, frame, names.forgotten)
         else:
             self._forward(m.QUERY, frame)
         return None
@@ -233,10 +251,10 @@ class Session:
         raw, _, rest = frame[5:].partition(b"\0")
         name = raw.decode("utf-8", "surrogateescape")
         text = self._question(rest[: rest.find(b"\0")])
-        before = self._statements.pop(name, None)
+        before = self._names.statements.pop(name, None)
         if text is not None:
             question = hidden(text, m.decode_parse(frame, self.conversation.codec).oids)
-            self._statements[name] = question
+            self._names.statements[name] = question
             if question.secret is not None:
                 frame = m.encode(m.PARSE, b"\0".join((raw, question.text.encode(), rest.partition(b"\0")[2])))
         else:
@@ -244,35 +262,23 @@ class Session:
         if text is None and before is None:
             self._forward(m.PARSE, frame)
         else:
-            self._send(m.PARSE, frame, self._parsed(name, before if name != _UNNAMED else None))
-
-    def _parsed(self, name: str, before: Prepared | None) -> Sink:
-        """A Parse that fails leaves a named statement as it was; the unnamed one it has destroyed already."""
-
-        def sink(kind: int, frame: bytes) -> bytes:
-            if kind == m.ERROR_RESPONSE:
-                self._statements.pop(name, None)
-                if before is not None:
-                    self._statements[name] = before
-            return frame
-
-        return sink
+            self._send(m.PARSE, frame, self._names.parsed(name, before))
 
     def _bind(self, frame: bytes) -> None:
-        if self._statements or self._portals:
+        if self._names.statements or self._names.portals:
             bound = m.decode_bind(frame)
-            question = self._statements.get(bound.statement)
+            question = self._names.statements.get(bound.statement)
             if question is not None:
-                self._portals[bound.portal] = Portal(question, bound.values, bound.formats, bound.result_formats)
+                self._names.portals[bound.portal] = Portal(question, bound.values, bound.formats, bound.result_formats)
                 self._flush()
                 self.conversation.hold(bound.portal, bound.statement)
                 return
-            self._portals.pop(bound.portal, None)
+            self._names.portals.pop(bound.portal, None)
         self._forward(m.BIND, frame)
 
     def _describe(self, frame: bytes) -> None:
         asked = m.decode_describe(frame)
-        portal = self._portals.get(asked.name) if asked.kind == m.PORTAL else None
+        portal = self._names.portals.get(asked.name) if asked.kind == m.PORTAL else None
         if portal is None:
             self._forward(m.DESCRIBE, frame)
         else:
@@ -280,9 +286,9 @@ class Session:
             self.conversation.describe(asked.name, portal, as_portal(portal.result_formats))
 
     def _execute(self, frame: bytes) -> Task | None:
-        if self._portals:
+        if self._names.portals:
             name = m.decode_execute(frame).portal
-            portal = self._portals.get(name)
+            portal = self._names.portals.get(name)
             if portal is not None:
                 return self._ask(name, portal, frame)
         self._mixed = True
@@ -292,22 +298,12 @@ class Session:
     async def _ask(self, name: str, portal: Portal, frame: bytes) -> None:
         alone, self._mixed = not self._mixed, True
         if await self.asking.execute(name, portal, frame, alone):
-            self._portals.pop(name, None)
+            self._names.portals.pop(name, None)
 
     def _close_object(self, frame: bytes) -> None:
         asked = m.decode_close(frame)
-        (self._statements if asked.kind == m.STATEMENT else self._portals).pop(asked.name, None)
+        (self._names.statements if asked.kind == m.STATEMENT else self._names.portals).pop(asked.name, None)
         self._forward(m.CLOSE, frame)
-
-    def _sync_done(self, held: dict[str, Portal], kind: int, frame: bytes) -> bytes:
-        if kind == m.READY_FOR_QUERY and frame[5] == m.IDLE:  # a portal lives as long as its transaction
-            self._portals = {name: one for name, one in self._portals.items() if held.get(name) is not one}
-        return frame
-
-    def _forgotten(self, kind: int, frame: bytes) -> bytes:
-        if kind == m.COMMAND_COMPLETE and frame[5:] in (b"DEALLOCATE ALL\0", b"DISCARD ALL\0"):
-            self._statements.clear()
-        return frame
 
     # -- questions ----------------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ async def never(*_: Any) -> None:
 
 
 proxy.asking.at_once = never  # type: ignore[assignment]
-Express._sure = lambda _: False  # type: ignore[method-assign,assignment,return-value,misc]
+Express.sure = lambda _: False  # type: ignore[method-assign,assignment,return-value,misc]
 
 if __name__ == "__main__":
     sys.exit(main())

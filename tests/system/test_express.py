@@ -168,7 +168,6 @@ def test_a_prepared_statement_is_told_at_once(client: Client) -> None:
     undescribed, at_once = client.ask(batch[0], *batch[2:])
     assert at_once and undescribed == [frame for frame in answers[1][0] if frame[0] != m.ROW_DESCRIPTION]
     for unlike in (
-        [m.encode_bind("", "known", (), (b"20", b"39"), (1,)), *batch[1:]],  # numbers in binary
         [m.encode_bind("", "known", (), (None, b"39")), *batch[1:]],
         [*batch[:2], m.encode_execute("", 5), batch[3]],
         [m.encode_bind("named", "known", (), (b"20", b"39")), m.encode_execute("named"), batch[3]],
