@@ -232,6 +232,22 @@ def test_parameters_are_the_constants_that_they_are_bound_to(office: Office, wen
     assert not went[-1], "NULL is no constant like the others"
 
 
+@pytest.mark.parametrize("binary", [False, True])
+@pytest.mark.parametrize("prepare", [False, True])
+def test_however_a_driver_asks_it_is_told_the_same(
+    office: Office, went: list[bool], binary: bool, prepare: bool
+) -> None:
+    session = office.knowing()
+    text = "SELECT s, c, count(*) FROM stay WHERE a < %s GROUP BY s, c"
+    plain = {high: session.ask(text.replace("%s", str(high))) for high in range(1, 12)}
+    before = office.rows(session.name)
+    for _ in range(2):
+        for high, rows in plain.items():
+            assert session.connection.execute(text, (high,), prepare=prepare, binary=binary).fetchall() == rows
+            assert session.free
+    assert all(went[-8:]) and office.rows(session.name) == before
+
+
 def test_free_questions_leave_nothing_behind(office: Office, went: list[bool]) -> None:
     session = office.knowing()
     before = office.rows(session.name)
