@@ -37,6 +37,7 @@ from proxy.numbers import Ways, drawn, recalled, told, ways
 from proxy.patched import Buyer
 from proxy.plan import Plan, StatementPlan, shares_views
 from proxy.reading import Reading
+from proxy.rehearsal import NOTHING, skipped
 from proxy.relaxed import Unpaid, instead
 from proxy.remembered import remembered
 from proxy.reuse import from_known
@@ -78,7 +79,10 @@ async def answer(runtime: Runtime, asker: Asker, text: str, reading: Reading, sh
     for attempt in range(_RETRIES):
         house = await runtime.current(asker.name)
         planned = await remembered(text, reading, house, wishes, shadow.enumerate)
-        await shadow.prepare(planned.sql, reading, sum(len(part.types) for part in planned.parts))
+        arrays = sum(len(part.types) for part in planned.parts)
+        await shadow.prepare(planned.sql, reading, arrays)
+        if await skipped(text, planned.sql, reading, arrays, shadow):
+            return Answered((NOTHING,) * arrays, ())
         try:
             async with runtime.turns.of(sameness(asker, each) for each in planned.plans if not each.free):
                 try:

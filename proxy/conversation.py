@@ -23,7 +23,7 @@ from proxy.errors import ProtocolViolation, error_fields
 from proxy.expected import Sink
 from proxy.link import FLUSH, Answer, Link, ShadowError, drop, heard
 from proxy.plain import each_format, plain_text
-from proxy.reading import Circumstances, Name, Portal, Prepared, Reading, Shape
+from proxy.reading import Circumstances, Name, Portal, Prepared, Reading, Rows, Shape
 from proxy.recent import Recent
 from proxy.veil_settings import SETTINGS
 from proxy.wrapped import moved, not_finished, rehearsed, renamed
@@ -233,13 +233,13 @@ class Conversation:
         link.send(m.CLOSE, m.encode_close(m.PORTAL, _OURS), drop)
         return rows
 
-    def _rows(self, answer: Answer) -> list[list[str | None]]:
+    def _rows(self, answer: Answer) -> Rows:
         encoding = self.codec
         return [[None if cell is None else cell.decode(encoding) for cell in row] for row in answer.rows()]
 
     async def _query(
         self, sql: str, values: Sequence[str | bytes | None], formats: Sequence[int] = (), oids: Sequence[int] = ()
-    ) -> list[list[str | None]]:
+    ) -> Rows:
         """Run a statement of ours and read its rows as text."""
         answer = self._run(sql, values, formats, oids)
         await self.settle()
@@ -314,9 +314,9 @@ class Conversation:
             )
         self._finishing.put(key, True, len(sql))
 
-    async def attempt(self, sql: str) -> None:
+    async def attempt(self, sql: str, values: Sequence[str | None] = (), oids: Sequence[int] = ()) -> Rows:
         """Run a statement that changes nothing; PostgreSQL refuses it where it would refuse one that does."""
-        await self._query(sql, [])
+        return await self._query(sql, values, (), oids)
 
     def configure(self, setting: str, value: str) -> None:
         """Set a setting of the session until its transaction ends."""

@@ -13,6 +13,7 @@ from sqlrewrite.wrapper import Wrapper
 
 Name: TypeAlias = tuple[str | None, str]
 Circumstances: TypeAlias = tuple[str | None, ...]
+Rows: TypeAlias = list[list[str | None]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,12 @@ class NotYours(Refusal):
     sqlstate = "42501"
 
 
+class NotKept(Refusal):
+    """An answer would be kept where its analyst may keep nothing."""
+
+    sqlstate = "42501"
+
+
 class WouldWrite(Refusal):
     """The statement would change protected rows."""
 

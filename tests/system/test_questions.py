@@ -337,6 +337,67 @@ def test_an_answer_is_kept_in_a_temporary_table_for_one_charge(she: Session) -> 
     assert she.ask("SELECT * FROM two") == []
 
 
+COUNTED = "SELECT gender, count(*) AS n FROM patient_data GROUP BY gender"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"CREATE TABLE mine AS {COUNTED}",
+        f"CREATE UNLOGGED TABLE IF NOT EXISTS public.mine AS {COUNTED}",
+        f"CREATE TEMP TABLE public.mine AS {COUNTED}",
+        f"CREATE TABLE mine AS WITH q AS ({COUNTED}) SELECT * FROM q",
+        f"SELECT q.n INTO mine FROM ({COUNTED}) q",
+        f"WITH q AS ({COUNTED}) SELECT n INTO TABLE mine FROM q",
+        f"INSERT INTO ward SELECT gender, n FROM ({COUNTED}) q",
+        f"EXPLAIN CREATE TABLE mine AS {COUNTED}",
+    ],
+)
+def test_an_answer_that_cannot_be_kept_is_not_paid_for(she: Session, text: str) -> None:
+    with pytest.raises(psycopg.Error) as refusal:
+        she.ask(text)
+    assert refusal.value.sqlstate == "42501"
+    assert "CREATE TEMP TABLE name AS" in (refusal.value.diag.message_hint or "")
+    assert she.charges() == []
+    assert she.ask("SELECT 1") == [(1,)]
+
+
+@pytest.mark.parametrize("begin", ["", "BEGIN"])
+def test_a_table_that_is_there_already_costs_nothing(she: Session, begin: str) -> None:
+    she.ask('CREATE TEMP TABLE "My ""own" AS SELECT 1 AS one')
+    if begin:
+        she.ask("BEGIN")
+    told: list[str] = []
+    she.connection.add_notice_handler(lambda notice: told.append(notice.message_primary or ""))
+    she.ask(f'CREATE TEMP TABLE IF NOT EXISTS "My ""own" AS {COUNTED}')
+    assert told == ['relation "My ""own" already exists, skipping'.replace('""', '"')]
+    assert she.ask('SELECT * FROM "My ""own"') == [(1,)] and she.charges() == []
+    if begin:
+        she.ask("SAVEPOINT s")
+    assert she.refused(f'CREATE TEMP TABLE "My ""own" AS {COUNTED}') == "42P07"
+    if begin:
+        she.ask("ROLLBACK TO s")
+    assert she.refused(f'SELECT q.n INTO TEMP "My ""own" FROM ({COUNTED}) q') == "42P07"
+
+
+def test_a_read_only_transaction_makes_no_table_and_pays_for_none(she: Session) -> None:
+    she.ask("SET default_transaction_read_only = on")
+    assert she.refused(f"CREATE TEMP TABLE mine AS {COUNTED}") == "25006"
+    she.ask(COUNTED)
+    assert len(she.charges()) == 1
+
+
+def test_a_table_that_is_not_there_yet_is_made(she: Session) -> None:
+    she.ask(
+        "CREATE TEMP TABLE IF NOT EXISTS a AS SELECT gender, count(*) AS n FROM patient_data WHERE age > %s GROUP BY 1",
+        (40,),
+    )
+    assert len(she.ask("SELECT * FROM a")) == 3 and len(she.charges()) == 1
+    she.ask(f"CREATE TABLE pg_temp.b AS {COUNTED}")
+    she.ask(f"SELECT q.n INTO TEMP c FROM ({COUNTED}) q")
+    assert len(she.ask("SELECT n FROM b")) == len(she.ask("SELECT n FROM c")) == 3 and len(she.charges()) == 2
+
+
 def test_a_temporary_table_may_bear_a_protected_name(she: Session) -> None:
     she.ask("CREATE TEMP TABLE adult AS SELECT 1 AS one")
     assert she.ask("SELECT * FROM adult") == [(1,)]

@@ -95,6 +95,13 @@
 25P01 LOCK TABLE patient_data;
 42501 CREATE INDEX ON patient_data (age);
 
+-- answers that cannot be kept where the statement says
+42501 CREATE TABLE t AS SELECT count(*) FROM patient_data;
+42501 CREATE TABLE public.t AS SELECT gender, count(*) FROM patient_data GROUP BY gender WITH NO DATA;
+42501 SELECT count(*) INTO t FROM patient_data;
+42501 SELECT n INTO UNLOGGED t FROM (SELECT count(*) AS n FROM patient_data) q;
+0A000 SELECT count(*) INTO TEMP t FROM patient_data;
+
 -- statements around it
 42501 COPY patient_data TO STDOUT;
 25006 COPY patient_data FROM STDIN;
