@@ -179,6 +179,8 @@ def sentence(entry: Bill) -> str:
     left = f"epsilon {fields['remaining_epsilon']:g} left{where}"
     if fields["mechanism"] == "domain":
         return f"veil: the declared keys are public, at no cost; {left}"
+    if fields["mechanism"] == "constant":
+        return f"veil: this HAVING is never true, whatever the data, at no cost; {left}"
     if fields["mechanism"] == "probe":
         return f"veil: the shape of an answer, at no cost; {left}"
     if "relaxed" in fields:

@@ -314,7 +314,7 @@ def _tree(condition: Condition[Atom], question: Question) -> str:
         case And(parts):
             return "(" + " AND ".join(_tree(part, question) for part in parts) + ")"
         case Or(parts):
-            return "(" + " OR ".join(_tree(part, question) for part in parts) + ")"
+            return "(" + " OR ".join(_tree(part, question) for part in parts) + ")" if parts else "false"
 
 
 def _words(atom: Atom, question: Question) -> str:

@@ -178,6 +178,8 @@ async def mould(
     known = [mark.text or "" for mark in marks]
     if len(planned.plans) > 1 or planned.top is not each.cut.block or each.cells is None or each.context:
         return None
+    if each.cut.clauses.having is not None:  # its constants may decide it, and marks in their place may not
+        return None
     if replace(marked, where=None) != replace(question, where=None) or domain_query(question) is not None:
         return None
     conditions = _conjuncts(marked)

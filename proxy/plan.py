@@ -41,7 +41,7 @@ from sqlrewrite.folding import columns, questions
 from sqlrewrite.generate import SUMS
 from sqlrewrite.kind import refuse_kind, targets
 from sqlrewrite.lex import tokens
-from sqlrewrite.minimise import prime_implicants
+from sqlrewrite.minimise import NEVER, prime_implicants
 from sqlrewrite.normal import fingerprint
 from sqlrewrite.probe import is_probe
 from sqlrewrite.question import Always, Literal, Question, Statistic
@@ -83,7 +83,7 @@ class Plan:
     presence: Presence | None
     staged: Decided | None
     wider: tuple[tuple[Derivable, ...], ...]  # for each statistic, registered views that it can be derived from
-    probe: bool  # the answer is thrown away whatever it is, or no row can be in it
+    probe: bool  # the answer is thrown away whatever it is, or no row can be in it, whatever the data
     dear: AccuracyUnreachable | None  # why its full price is more than the analyst lets it spend
 
     @property
@@ -100,7 +100,7 @@ class Plan:
     def mechanism(self) -> str:
         """What answers it, as the ledger and the bill call it."""
         if self.probe:
-            return "probe"
+            return "constant" if self.question.having == NEVER else "probe"
         if self.free:
             return "domain"
         if self.staged is not None:
@@ -286,12 +286,13 @@ def _price(
     context: str,
 ) -> Plan:
     coin, touched, converted = house.coin, sensitivity(question), house.versions.conversion_delta
-    payment = _payment(question, house) if any(key.open for key in question.keys) else None
+    never = question.having == NEVER  # no row, hence no group that would have to be hidden
+    payment = _payment(question, house) if any(key.open for key in question.keys) and not never else None
     accuracy, fixed = wishes.accuracy.shared(decisions), question.relation.noise_magnitude
     if fixed is not None:
         accuracy = accuracy.capped()
     nobody = domain is not None and not domain.size  # WHERE leaves out every group
-    probe = is_probe(taken.block) or _of_nothing(question) or nobody
+    probe = is_probe(taken.block) or _of_nothing(question) or nobody or never
     staged = None
     if is_staged(question, domain, wishes) and not probe and domain is not None:
         staged = decided(question, touched, domain, accuracy, wishes, coin, converted)

@@ -6,15 +6,15 @@ is read by sqlglot into a ``Question``, which alone decides what is charged and 
 
     text -> lex -> blocks (which SELECTs), folding (which are questions) -> cut (fragments, and the text around them)
                                                |
-  derived, source, predicate, aggregate, decompose (guard) <- read (parse, allow, account: nothing unread) -> Question
+  derived, source, predicate, aggregate, decompose <- read (parse, allow, account: nothing unread) -> Question
                                                |
          interval, minimise, normal, canonical |-> sensitivity: what one unit can move
                                                |-> generate (render, amount): one SELECT, one scan
                                                |-> domain, cells: the public groups
                                                `-> values, finish: the analyst's text over the released numbers
 
-``split``, ``kind``, ``probe``, ``today`` and ``wrapper`` look at whole statements. Every refusal is a class of
-``errors`` with its SQLSTATE.
+``having`` and ``guard`` are parts of ``decompose``; ``split``, ``kind``, ``probe``, ``today`` and ``wrapper`` look at
+whole statements. Every refusal is a class of ``errors`` with its SQLSTATE.
 To accept more SQL: a line in ``allow``, the meaning in ``expression``, ``predicate`` or ``aggregate``, its bounds in
 ``interval``, its SQL in ``render``, and cases in ``tests/sqlrewrite/cases``.
 

@@ -11,9 +11,8 @@ form would say otherwise, an atom on the number of values stands beside it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TypeAlias
 
 from sqlglot import exp
 
@@ -24,8 +23,9 @@ from sqlrewrite.constant import decimal, fit
 from sqlrewrite.errors import NotAnswered
 from sqlrewrite.expression import Reader, expression
 from sqlrewrite.guard import proposed, shown
-from sqlrewrite.linear import Linear, against_zero, conjoined, on_lattice, uncut
-from sqlrewrite.minimise import minimise, prime_implicants
+from sqlrewrite.having import Having, Quotient, Tree
+from sqlrewrite.linear import Linear, against_zero, conjoined, uncut
+from sqlrewrite.minimise import ALWAYS, NEVER, minimise, possible
 from sqlrewrite.normal import normal_condition, normalise
 from sqlrewrite.parse import conjuncts, position
 from sqlrewrite.predicate import COMPARISONS, FLIPPED, NEGATED, predicate
@@ -42,7 +42,6 @@ from sqlrewrite.question import (
 )
 from sqlrewrite.side import Side, side
 
-Tree: TypeAlias = Condition[Atom] | bool
 ZERO = Fraction(0)
 
 
@@ -55,40 +54,19 @@ class Decision:
     statistics: tuple[Statistic, ...]
 
 
-@dataclass(slots=True)
-class _Reading:
-    """The HAVING clause being read."""
-
-    reader: Reader
-    measures: Measures
-    keys: tuple[GroupKey, ...]
-    support: int | None
-    statistics: dict[Statistic, int] = field(default_factory=dict)
-    atoms: dict[tuple[object, ...], Atom] = field(default_factory=dict)
-    guards: dict[tuple[object, ...], frozenset[int]] = field(default_factory=dict)
-    asked: set[tuple[object, ...]] = field(default_factory=set)  # atoms that the analyst wrote
-    plain: set[tuple[object, ...]] = field(default_factory=set)  # atoms on sums and counts as they are
-
-    def unsure(self, atom: Atom) -> frozenset[int] | None:
-        """The counts one of which must guard an atom; one that is also asked without a ratio needs no guard."""
-        key = (atom.statistic, atom.direction, atom.threshold)
-        return None if key in self.plain else self.guards.get(key)
-
-
 def decompose(
     node: exp.Expr,
     reader: Reader,
     measures: Measures,
     keys: tuple[GroupKey, ...],
-    complete: bool,
+    sets: Sequence[Sequence[int]],
     support: int | None,
     text: str,
 ) -> Decision:
-    """The decision that holds exactly where the expression is true.
-
-    ``complete``: every key is in the one grouping set, so that a condition on keys may move into WHERE.
-    """
-    reading = _Reading(reader, measures, keys, support)
+    """The decision that holds exactly where the expression is true; ``NEVER`` where no data can make it true."""
+    # With every key in the one grouping set, a condition on keys may move into WHERE.
+    complete = len(sets) == 1 and set(sets[0]) == set(range(len(keys)))
+    reading = Having(reader, measures, keys, support, scalar=not all(sets))
     kept: list[exp.Expr] = []
     where: list[Predicate] = []
     for part in conjuncts(node):
@@ -101,16 +79,14 @@ def decompose(
     tree = _all(_tree(part, reading, negated=False) for part in kept)
     filtering = normalise(AllOf(tuple(where))) if where else None
     if tree is False or filtering == Always(False):
-        raise NotAnswered(
-            "this HAVING is never true", hint="write WHERE false to ask for an empty answer", position=position(node)
-        )
-    condition = None if isinstance(tree, bool) else normal_condition(minimise(_marked(tree, reading)))
-    if condition is not None:
-        _guarded(condition, reading, node, text)
-    return Decision(condition, None if filtering == Always(True) else filtering, tuple(reading.statistics))
+        return Decision(NEVER, None, ())
+    condition = ALWAYS if tree is True else minimise(_marked(tree, reading), reading.clash, reading.cover)
+    _guarded(condition, reading, node, text)
+    having = None if condition == ALWAYS else normal_condition(condition)
+    return Decision(having, None if filtering == Always(True) else filtering, tuple(reading.statistics))
 
 
-def _marked(tree: Condition[Atom], reading: _Reading) -> Condition[Atom]:
+def _marked(tree: Condition[Atom], reading: Having) -> Condition[Atom]:
     """Equal atoms are equal values, however often and in whatever form they were written."""
     match tree:
         case Leaf(atom):
@@ -125,7 +101,7 @@ def _has_aggregate(node: exp.Expr) -> bool:
     return node.find(exp.AggFunc, exp.Filter, exp.WithinGroup) is not None
 
 
-def _tree(node: exp.Expr, reading: _Reading, negated: bool) -> Tree:
+def _tree(node: exp.Expr, reading: Having, negated: bool) -> Tree:
     if not _has_aggregate(node) and node.find(exp.Column) is None:
         constant = normalise(predicate(node, reading.reader, negated))
         if isinstance(constant, Always):
@@ -176,7 +152,7 @@ def _joined(parts: Sequence[Tree], kind: type[And[Atom]] | type[Or[Atom]], ends:
 
 
 def _comparison(
-    left: exp.Expr, op: Comparison, right: exp.Expr, reading: _Reading, negated: bool, whole: exp.Expr
+    left: exp.Expr, op: Comparison, right: exp.Expr, reading: Having, negated: bool, whole: exp.Expr
 ) -> Tree:
     op = NEGATED[op] if negated else op
     for quantile, bound, turned in ((left, right, op), (right, left, FLIPPED[op])):
@@ -202,7 +178,7 @@ def _comparison(
     return _ratio(first, op, second.form.constant, text, reading, whole)
 
 
-def _linear(form: Linear, op: Comparison, empty: frozenset[int], text: str, reading: _Reading, whole: exp.Expr) -> Tree:
+def _linear(form: Linear, op: Comparison, empty: frozenset[int], text: str, reading: Having, whole: exp.Expr) -> Tree:
     if form.keys and not form.terms:
         raise _no_decision(whole)
     _one_key(form, reading, whole)
@@ -210,11 +186,11 @@ def _linear(form: Linear, op: Comparison, empty: frozenset[int], text: str, read
     # cancel (sum(x) - sum(x)) are still NULL where they have no value.
     alone = len(form.terms) == 1 and empty <= set(form.terms) and not form.keys and not against_zero(form.constant, op)
     needed = frozenset() if alone else empty
-    first = _atom(form, op, text, reading) if form.terms else against_zero(form.constant, op)
+    first = reading.atom(form, op, text) if form.terms else against_zero(form.constant, op)
     return _all((first, *(_some(place, text, reading) for place in sorted(needed))))
 
 
-def _ratio(found: Side, op: Comparison, bound: Fraction, text: str, reading: _Reading, whole: exp.Expr) -> Tree:
+def _ratio(found: Side, op: Comparison, bound: Fraction, text: str, reading: Having, whole: exp.Expr) -> Tree:
     over = found.over
     if over is None:
         raise ValueError("a ratio has a denominator")
@@ -236,11 +212,14 @@ def _ratio(found: Side, op: Comparison, bound: Fraction, text: str, reading: _Re
     parts: list[Tree] = []
     if form.terms:
         # a / b > 0 is a > 0: no average is left to guard.
-        parts.append(_atom(form, op, text, reading, average=_guards(over, reading) if bound else None))
+        same = frozenset(found.form.terms.items()), found.form.constant, frozenset(over.terms.items())
+        quotient = Quotient(same, op in (Comparison.GT, Comparison.GE), bound)
+        guards = _guards(over, reading) if bound else None
+        parts.append(reading.atom(form, op, text, average=guards, quotient=quotient))
     elif not against_zero(form.constant, op):
         return False
     if not _never_zero(over, measures) and (not found.paired or op in (Comparison.GE, Comparison.LE)):
-        parts.append(_atom(over, Comparison.GT, f"the denominator of {text}", reading, asked=False))
+        parts.append(reading.atom(over, Comparison.GT, f"the denominator of {text}", asked=False))
     # With nothing added up, the numerator is NULL and the linear form is -bound * denominator.
     if against_zero(-bound, op) or len(found.form.terms) != 1 or not found.empty <= set(found.form.terms):
         parts.extend(
@@ -251,7 +230,7 @@ def _ratio(found: Side, op: Comparison, bound: Fraction, text: str, reading: _Re
     return _all(parts)
 
 
-def _quantile(node: exp.Expr, op: Comparison, right: exp.Expr, reading: _Reading, whole: exp.Expr) -> Tree:
+def _quantile(node: exp.Expr, op: Comparison, right: exp.Expr, reading: Having, whole: exp.Expr) -> Tree:
     reader, measures = reading.reader, reading.measures
     call, kept = filtered(node, reader)
     ordering = call.expression.expressions
@@ -279,45 +258,22 @@ def _quantile(node: exp.Expr, op: Comparison, right: exp.Expr, reading: _Reading
     over = Linear({measures.values(argument, kept): Fraction(1)})
     form = Linear({measures.rows(conjoined(kept, above, normalise)): Fraction(1)}).plus(over, part - 1)
     found = Comparison.GT if op in (Comparison.GT, Comparison.GE) else Comparison.LE
-    atom = _atom(form, found, shown(node), reading, average=_guards(over, reading))
+    number = decimal(bound)
+    same = "quantile", argument, kept, part
+    quotient = None if number is None else Quotient(same, found is Comparison.GT, Fraction(number))
+    atom = reading.atom(form, found, shown(node), average=_guards(over, reading), quotient=quotient)
     some = found is Comparison.LE and not _never_zero(over, measures)
     text = f"values of {shown(node)}"
-    return _all((atom, _atom(over, Comparison.GT, text, reading, asked=False))) if some else atom
+    return _all((atom, reading.atom(over, Comparison.GT, text, asked=False))) if some else atom
 
 
-def _atom(
-    form: Linear,
-    op: Comparison,
-    text: str,
-    reading: _Reading,
-    average: frozenset[int] | None = None,
-    asked: bool = True,
-) -> Tree:
-    placed = on_lattice(form, op, reading.measures)
-    statistic = reading.statistics.setdefault(placed.statistic, len(reading.statistics))
-    key = (statistic, placed.direction, placed.threshold)
-    atom = reading.atoms.setdefault(key, Atom(statistic, placed.direction, placed.threshold, text, average is not None))
-    if asked:
-        reading.asked.add(key)
-    if average is None:
-        reading.plain.add(key)
-        return Leaf(atom)
-    reading.guards[key] = average
-    if reading.support is None:
-        return Leaf(atom)
-    rows = Linear({min(average, key=lambda place: reading.measures[place].kind is not MeasureKind.ROWS): Fraction(1)})
-    return _all(
-        (Leaf(atom), _atom(rows.plus(Linear(constant=Fraction(-reading.support))), Comparison.GE, "count(*)", reading))
-    )
-
-
-def _some(place: int, text: str, reading: _Reading) -> Tree:
+def _some(place: int, text: str, reading: Having) -> Tree:
     """The sum has at least one value."""
     measure = reading.measures[place]
     if measure.argument is None or (measure.filter is None and not nullable(measure.argument, reading.reader.scope)):
         return True
     counted = reading.measures.values(measure.argument, measure.filter)
-    return _atom(Linear({counted: Fraction(1)}), Comparison.GT, f"values of {text}", reading, asked=False)
+    return reading.atom(Linear({counted: Fraction(1)}), Comparison.GT, f"values of {text}", asked=False)
 
 
 def _never_zero(over: Linear, measures: Measures) -> bool:
@@ -326,17 +282,17 @@ def _never_zero(over: Linear, measures: Measures) -> bool:
     return any(measures[place].kind in sure and measures[place].filter is None for place in over.terms)
 
 
-def _guards(over: Linear, reading: _Reading) -> frozenset[int]:
+def _guards(over: Linear, reading: Having) -> frozenset[int]:
     """The counts that show the size of what is averaged: those of the denominator, and of its rows."""
     measures = reading.measures
     own = {place for place in over.terms if measures[place].kind is not MeasureKind.TOTAL}
     return frozenset(own | {measures.rows(measures[place].filter) for place in over.terms})
 
 
-def _guarded(condition: Condition[Atom], reading: _Reading, node: exp.Expr, text: str) -> None:
+def _guarded(condition: Condition[Atom], reading: Having, node: exp.Expr, text: str) -> None:
     """Every way to be true that holds an average holds a guard on its size too."""
     statistics = list(reading.statistics)
-    for term in prime_implicants(condition):
+    for term in possible(condition, reading.clash):
         sizes = {
             statistics[atom.statistic].terms[0][0]
             for atom in term
@@ -358,7 +314,7 @@ def _guarded(condition: Condition[Atom], reading: _Reading, node: exp.Expr, text
                 )
 
 
-def _one_key(form: Linear, reading: _Reading, whole: exp.Expr) -> None:
+def _one_key(form: Linear, reading: Having, whole: exp.Expr) -> None:
     if not form.keys:
         return
     if len(form.keys) > 1 or form.constant or len(form.terms) > 1:

@@ -156,15 +156,24 @@ def against_zero(value: Fraction, op: Comparison) -> bool:
 def row_bound(terms: Sequence[tuple[int, int]], measures: Measures) -> int:
     """The most by which one row can move the combination, in lattice numbers.
 
-    *Guarantee*: no row within the declared bounds moves it further. A row adds to some of the measures, by their
-    filters; the worst case is taken over all sets that are not ruled out because one filter implies another.
+    *Guarantee*: no row within the declared bounds moves it further.
+    """
+    return max(map(abs, row_span(terms, measures)))
+
+
+def row_span(terms: Sequence[tuple[int, int]], measures: Measures) -> tuple[int, int]:
+    """The least and the most that one row can add to the combination; 0, of a row that is not counted, lies between.
+
+    A row adds to some of the measures, by their filters; the worst case is taken over all sets that are not ruled out
+    because one filter implies another.
     """
     events = [(_event(measures[place], measures), measures[place].kind is MeasureKind.UNITS) for place, _ in terms]
     distinct = list(dict.fromkeys(events))
     if len(distinct) > MAX_EVENTS:
-        return sum(abs(factor) * max(map(abs, row_range(measures[place]))) for place, factor in terms)
+        furthest = sum(abs(factor) * max(map(abs, row_range(measures[place]))) for place, factor in terms)
+        return -furthest, furthest
     closures = [_closure(event) for event, _ in distinct]
-    worst = 0
+    least = most = 0
     for present in product((False, True), repeat=len(distinct)):
         # A row may be its unit's first for a narrow filter and not for a wide one: units are never implied.
         if any(
@@ -174,12 +183,13 @@ def row_bound(terms: Sequence[tuple[int, int]], measures: Measures) -> int:
         ):
             continue
         held = {event for event, here in zip(distinct, present, strict=True) if here}
-        worst = max(worst, _worst([term for term, event in zip(terms, events, strict=True) if event in held], measures))
-    return worst
+        low, high = _span([term for term, event in zip(terms, events, strict=True) if event in held], measures)
+        least, most = min(least, low), max(most, high)
+    return least, most
 
 
-def _worst(terms: Sequence[tuple[int, int]], measures: Measures) -> int:
-    """The largest magnitude when a row adds to all these measures; one argument has one value."""
+def _span(terms: Sequence[tuple[int, int]], measures: Measures) -> tuple[int, int]:
+    """The same of a row that adds to all these measures; one argument has one value."""
     fixed = 0
     values: dict[Any, tuple[int, Measure]] = {}
     for place, factor in terms:
@@ -193,7 +203,7 @@ def _worst(terms: Sequence[tuple[int, int]], measures: Measures) -> int:
     for factor, measure in values.values():
         ends = sorted(factor * end for end in row_range(measure))
         low, high = low + ends[0], high + ends[1]
-    return max(abs(low), abs(high))
+    return low, high
 
 
 Event = frozenset[Any]

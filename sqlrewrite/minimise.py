@@ -3,23 +3,28 @@
 An implicant is a set of atoms that together make the tree true, an implicate one whose failure together makes it
 false. The tree is monotone, so multiplying out and dropping what another covers gives exactly the prime ones. An atom
 may imply another (count >= 5 implies count >= 3): the stronger stands for both in a conjunction, the weaker in a
-disjunction.
+disjunction. Two atoms may also leave no number (count >= 6 and count <= 5: they *clash*) or every one (count >= 6 or
+count <= 5: they *cover*). What they decide is decided by the text: ``And(())`` is true, ``Or(())`` false.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias, TypeVar
+from itertools import combinations
+from typing import Final, TypeAlias, TypeVar
 
 from mechanisms.condition import And, Condition, Leaf, Or, atoms
 from sqlrewrite.errors import TooComplex
-from sqlrewrite.question import Atom
+from sqlrewrite.question import Atom, KeyThreshold
 
 A = TypeVar("A")
 Implies: TypeAlias = Callable[[A, A], bool]
 Term: TypeAlias = frozenset[A]
+Pair: TypeAlias = Callable[[Atom, Atom], bool]
 Join: TypeAlias = Callable[[tuple[Condition[Atom], ...]], Condition[Atom]]
 
+ALWAYS: Final[Condition[Atom]] = And(())
+NEVER: Final[Condition[Atom]] = Or(())
 MAX_TERMS = 64
 _MAX_PRODUCTS = 4096
 
@@ -43,16 +48,73 @@ def prime_implicates(condition: Condition[Atom]) -> tuple[Term[Atom], ...]:
     return expand(condition, implies, conjunctions=False)
 
 
-def minimise(condition: Condition[Atom]) -> Condition[Atom]:
-    """An equal tree with as few leaves as the written one, the implicants or the implicates have."""
-    written = _flat(condition)
-    by_and = _tree(prime_implicants(condition), inner=And, outer=Or)
-    candidates = [written, by_and]
+def clash(one: Atom, other: Atom) -> bool:
+    """Whether no number satisfies both, by their thresholds on one statistic; a threshold that is NULL satisfies
+    nothing.
+    """
+    ends = _ends(one, other)
+    if ends is None:
+        return False
+    low, high = ends
+    if isinstance(low, int) and isinstance(high, int):
+        return low > high
+    if isinstance(low, KeyThreshold) and isinstance(high, KeyThreshold):
+        return (low.key, low.factor) == (high.key, high.factor) and (low.strict or high.strict)
+    return False
+
+
+def cover(one: Atom, other: Atom) -> bool:
+    """Whether every number satisfies one of them; thresholds of keys may be NULL, and then none does."""
+    ends = _ends(one, other)
+    return ends is not None and isinstance(ends[0], int) and isinstance(ends[1], int) and ends[0] <= ends[1] + 1
+
+
+def _ends(one: Atom, other: Atom) -> tuple[int | KeyThreshold, int | KeyThreshold] | None:
+    """From where on the one and up to where the other atom of a statistic holds."""
+    if one.statistic != other.statistic or one.direction == other.direction:
+        return None
+    return (one.threshold, other.threshold) if one.direction > 0 else (other.threshold, one.threshold)
+
+
+def possible(condition: Condition[Atom], clash: Pair = clash) -> list[Term[Atom]]:
+    """The prime implicants that some numbers satisfy."""
+    return [term for term in prime_implicants(condition) if not any(clash(*pair) for pair in combinations(term, 2))]
+
+
+def doubtful(condition: Condition[Atom], cover: Pair = cover) -> list[Term[Atom]]:
+    """The prime implicates that some numbers do not satisfy."""
+    return [term for term in prime_implicates(condition) if not any(cover(*pair) for pair in combinations(term, 2))]
+
+
+def minimise(condition: Condition[Atom], clash: Pair = clash, cover: Pair = cover) -> Condition[Atom]:
+    """An equal tree with as few leaves as the written one, the implicants or the implicates have.
+
+    *Guarantee*: ``ALWAYS`` or ``NEVER`` only where all numbers satisfy the tree, or none: it says nothing of the data.
+    """
+    written = _flat(_undecided(condition, clash, cover))
+    candidates = [written, _tree(possible(written, clash), inner=And, outer=Or)]
     try:
-        candidates.append(_tree(prime_implicates(condition), inner=Or, outer=And))
+        candidates.append(_tree(doubtful(written, cover), inner=Or, outer=And))
     except TooComplex:
         pass  # then this form is not the smallest one either
     return min(candidates, key=lambda tree: sum(1 for _ in atoms(tree)))
+
+
+def _undecided(condition: Condition[Atom], clash: Pair, cover: Pair) -> Condition[Atom]:
+    """The written tree without the parts that are decided by themselves."""
+    if isinstance(condition, Leaf):
+        return condition
+    kind, ends, neutral = (And, NEVER, ALWAYS) if isinstance(condition, And) else (Or, ALWAYS, NEVER)
+    parts = tuple(_undecided(part, clash, cover) for part in condition.parts)
+    if ends in parts:
+        return ends
+    tree = _joined(tuple(part for part in parts if part != neutral), kind)
+    if not possible(tree, clash):
+        return NEVER
+    try:
+        return tree if doubtful(tree, cover) else ALWAYS
+    except TooComplex:
+        return tree
 
 
 def expand(condition: Condition[A], weaker: Implies[A], conjunctions: bool) -> tuple[Term[A], ...]:

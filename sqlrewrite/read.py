@@ -167,10 +167,8 @@ def _having(
     keys: tuple[GroupKey, ...],
     support: int | None,
 ) -> Decision:
-    complete = len(sets) == 1 and set(sets[0]) == set(range(len(keys)))
-
     def build(node: exp.Expr, reader: Reader) -> Decision:
-        return decompose(node, reader, measures, keys, complete, support, fragment.text)
+        return decompose(node, reader, measures, keys, sets, support, fragment.text)
 
     return _fragment(fragment, Form.CONDITION, scope, build)
 

@@ -22,6 +22,16 @@ ROW_UNIT = [
     Ask("SELECT ward FROM patient GROUP BY ward"),
     Ask("SELECT ward FROM patient WHERE id = -1 GROUP BY ward HAVING count(*) > 0", decision=True),
     Ask("SELECT ward, count(*) FROM patient GROUP BY ward HAVING count(*) <= 100", decision=True),
+    # Decided by the text: what is free must not depend on anybody, and not be taken for a decision about data.
+    *(
+        Ask(f"SELECT {key}, count(*) FROM patient WHERE id = -1 GROUP BY {key} HAVING {never}")
+        for key in ("ward", "name")  # the second has no declared domain
+        for never in ("count(*) > 5 AND count(*) < 6", "count(*) < 0", "sum(age) < 0", "avg(age) > 3")
+    ),
+    Ask("SELECT count(*), sum(age) FROM patient WHERE id = -1 HAVING sum(age) > 3 AND sum(age) <= 3"),
+    Ask("SELECT ward FROM patient WHERE id = -1 GROUP BY ward HAVING count(*) >= 0"),
+    Ask("SELECT ward FROM patient WHERE id = -1 GROUP BY ward HAVING sum(age) > 3 OR count(*) >= 0"),
+    Ask("SELECT ward, count(*) FROM patient WHERE id = -1 GROUP BY ward HAVING count(*) > 5 OR count(*) <= 5", (1,)),
     *(
         Ask(f"SELECT {key}, count(*) FROM patient WHERE id = -1 GROUP BY {key}", (1,))
         for key in ("age", "born", "seen", "at", "ward", "insured", "code", "stay")

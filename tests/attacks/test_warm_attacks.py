@@ -386,3 +386,13 @@ def test_a_cap_below_the_full_price_lets_through_what_costs_less_now(office: Off
     with pytest.raises(psycopg.Error) as refused:
         session.ask("SELECT count(*) FROM stay WHERE id < 100", margin="2u")
     assert refused.value.sqlstate == "54000"
+
+
+def test_constants_that_decide_a_condition_do_not_stand_for_others(office: Office) -> None:
+    """With marks in the place of its constants a HAVING may be decided which with other constants is not."""
+    session = office.knowing()
+    text = "SELECT g, count(*) FROM stay WHERE a >= %s GROUP BY g HAVING count(*) > %s OR count(*) <= %s"
+    session.connection.execute("SET veil.margin = '3000u'")
+    for at in range(4):
+        assert session.connection.execute(text, (at % 2, 5, 5), prepare=True).fetchall()
+    assert session.connection.execute(text, (1, 30_000, -1), prepare=True).fetchall() == []

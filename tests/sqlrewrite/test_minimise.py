@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mechanisms.condition import And, Condition, Leaf, Or, atoms, holds
 from sqlrewrite.errors import TooComplex
-from sqlrewrite.minimise import implies, minimise, prime_implicants, prime_implicates
+from sqlrewrite.minimise import ALWAYS, NEVER, implies, minimise, prime_implicants, prime_implicates
 from sqlrewrite.question import Atom
 
 LETTERS = [Atom(place, 1, 0, "") for place in range(5)]
@@ -63,6 +63,8 @@ def test_the_smallest_tree_decides_alike_on_all_numbers(tree: Condition[Atom]) -
     small = minimise(tree)
     assert sum(1 for _ in atoms(small)) <= sum(1 for _ in atoms(tree))
     implicants, implicates = prime_implicants(tree), prime_implicates(tree)
+    every = {decided(tree, values) for values in product(range(-3, 4), repeat=3)}
+    assert (small == NEVER) is (every == {False}) and (small == ALWAYS) is (every == {True})
     for values in product(range(-3, 4), repeat=3):
         wanted = decided(tree, values)
         assert decided(small, values) is wanted

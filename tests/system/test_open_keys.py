@@ -97,6 +97,15 @@ def test_keys_come_in_an_order_that_tells_nothing(shop: Shop) -> None:
     assert [page for page, _ in rows] == ["popular 0", "popular 1", "popular 2", None]
 
 
+def test_no_rows_are_free_and_groups_are_not(shop: Shop) -> None:
+    """A condition that the text decides: no group needs to be hidden where none is shown; where all are, each does."""
+    rows, (bill,), name = shop.ask(f"{BY_PAGE} HAVING count(*) > 5 AND count(*) < 6")
+    assert rows == [] and bill["epsilon"] == 0 and bill["delta"] == 0 and charges(shop.upstream, name) == []
+    for text in (f"{BY_PAGE} HAVING count(*) >= 0", "SELECT page FROM visits GROUP BY page HAVING count(*) >= 0"):
+        rows, (bill,), name = shop.ask(text)
+        assert {row[0] for row in rows} == NAMED and bill["epsilon"] > 0 and bill["delta"] > 0
+
+
 def test_delta_is_paid_and_told(shop: Shop) -> None:
     _, (bill,), name = shop.ask(BY_PAGE)
     assert 0 < bill["delta"] <= 1e-11 and bill["domain"].startswith("unknown")

@@ -312,6 +312,33 @@ def test_parameters_stand_inside_a_question_and_around_it(she: Session) -> None:
     assert all(d.endswith("!") and n % 10 == 0 and str(day) == "2025-02-03" for d, n, day in rows)
 
 
+# -- decided by the text ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "having",
+    ["count(*) > 500 AND count(*) < 400", "count(*) > 5 AND count(*) < 6", "count(*) < 0", "false", "avg(age) > 100"],
+)
+def test_what_no_data_can_make_true_has_no_rows_and_costs_nothing(she: Session, having: str) -> None:
+    text = f"SELECT disease, count(*), avg(age) FROM patient_data GROUP BY disease HAVING {having}"
+    assert she.ask(text) == [] and she.charges() == []
+    assert she.bills[-1]["epsilon"] == 0 and she.bills[-1]["returned"] == 0
+    assert she.ask(f"SELECT count(*) FROM patient_data HAVING {having}") == [] and she.charges() == []
+    told = [line for (line,) in she.ask(f"EXPLAIN {text}")]
+    assert any("Decision: false" in line for line in told) and she.charges() == []
+
+
+def test_what_every_group_satisfies_is_the_question_without_it(she: Session) -> None:
+    plain = "SELECT gender, count(*) FROM patient_data GROUP BY gender"
+    rows = she.ask(plain)
+    assert len(she.charges()) == 1
+    for having in ("count(*) >= 0", "count(*) > 5 OR count(*) <= 5", "NOT (count(*) > 9 AND count(*) < 9)"):
+        assert she.ask(f"{plain} HAVING {having}") == rows
+    assert len(she.charges()) == 1
+    assert len(she.ask("SELECT gender FROM patient_data GROUP BY gender HAVING count(*) >= 0")) == len(rows)
+    assert len(she.charges()) == 1
+
+
 # -- keeping an answer -----------------------------------------------------------------------------------------------
 
 

@@ -32,6 +32,16 @@ SELECT disease FROM patient_data GROUP BY disease HAVING count(*) FILTER (WHERE 
 SELECT disease, gender FROM patient_data GROUP BY disease, gender HAVING count(*) > 40;
 SELECT disease, gender, count(*) AS n FROM patient_data GROUP BY 1, 2 HAVING count(*) > 40 ORDER BY n DESC, disease, gender;
 SELECT disease FROM patient_data GROUP BY disease HAVING count(*) > 50 AND count(*) < 250 AND sum(age) > 2000;
+SELECT disease, count(*) FROM patient_data GROUP BY disease HAVING count(*) > 500 AND count(*) < 400;
+SELECT disease, avg(age) FROM patient_data GROUP BY disease HAVING count(*) > 5 AND count(*) < 6;
+SELECT disease FROM patient_data GROUP BY disease HAVING false;
+SELECT count(*) FROM patient_data HAVING count(*) < 0;
+SELECT count(*) FROM patient_data HAVING count(*) >= 0;
+SELECT count(*) FROM patient_data WHERE false HAVING count(*) >= 0;
+SELECT disease, count(*) FROM patient_data GROUP BY ROLLUP (disease) HAVING count(*) < 0;
+SELECT disease, count(*) FROM patient_data GROUP BY disease HAVING count(*) > 5 OR count(*) <= 5;
+SELECT disease FROM patient_data GROUP BY disease HAVING sum(weight) >= 0;
+SELECT disease FROM patient_data GROUP BY disease HAVING count(*) > 100 OR (avg(age) > 50 AND count(*) < 0);
 
 -- thresholds of a public table joined on the keys: capacity per ward
 SELECT p.disease FROM patient_data p JOIN ward w ON w.disease = p.disease GROUP BY p.disease, w.capacity HAVING count(*) > w.capacity;
