@@ -291,12 +291,13 @@ def _guards(over: Linear, reading: Having) -> frozenset[int]:
 
 def _guarded(condition: Condition[Atom], reading: Having, node: exp.Expr, text: str) -> None:
     """Every way to be true that holds an average holds a guard on its size too."""
-    statistics = list(reading.statistics)
+    lacking: list[tuple[Atom, frozenset[int]]] = []
+    most: list[int] = []
     for term in possible(condition, reading.clash):
         sizes = {
-            statistics[atom.statistic].terms[0][0]
+            place
             for atom in term
-            if len(statistics[atom.statistic].terms) == 1
+            if (place := reading.alone(atom)) is not None
             and atom.direction == 1
             and isinstance(atom.threshold, int)
             and atom.threshold >= 1
@@ -305,13 +306,14 @@ def _guarded(condition: Condition[Atom], reading: Having, node: exp.Expr, text: 
         for atom in term:
             wanted = reading.unsure(atom)
             if wanted is not None and not wanted & sizes:
-                guard, size = proposed(wanted, reading.measures, reading.reader, node)
-                raise AccuracyUnreachable(
-                    f"{atom.text} on groups of any size cannot be decided with a bounded error",
-                    hint=f"say from which size on groups count: HAVING ({text.strip()}) AND {guard} >= {size};"
-                    f" or SET veil.support = {size}",
-                    position=next((position(part) for part in node.walk() if shown(part) == atom.text), None),
-                )
+                lacking.append((atom, wanted))
+                most += [known for each in term if (known := reading.size_at_most(each, wanted)) is not None]
+    for atom, wanted in lacking[:1]:
+        raise AccuracyUnreachable(
+            f"{atom.text} on groups of any size cannot be decided with a bounded error",
+            hint=proposed(wanted, reading.measures, reading.reader, node, text, min(most, default=None)),
+            position=next((position(part) for part in node.walk() if shown(part) == atom.text), None),
+        )
 
 
 def _one_key(form: Linear, reading: Having, whole: exp.Expr) -> None:

@@ -19,16 +19,22 @@ def shown(node: exp.Expr) -> str:
     return node.sql(dialect="postgres", normalize_functions="lower")
 
 
-def proposed(wanted: Set[int], measures: Measures, reader: Reader, node: exp.Expr) -> tuple[str, int]:
-    """One of the counts that would be enough, and the size that is proposed.
+def proposed(wanted: Set[int], measures: Measures, reader: Reader, node: exp.Expr, text: str, most: int | None) -> str:
+    """A hint with one of the counts that would be enough, at a size that leaves groups of up to ``most`` rows."""
+    size, remark = GUARD * measures.unit.max_rows, ""
+    if most is not None and most < size:
+        size, remark = most // 2, f"; the nearer to {most}, which is the most that you ask for, the cheaper"
+    if size < 1:
+        return f"leave it out: groups of at most {most} rows are too small for it"
+    guard = _count(wanted, measures, reader, node)
+    asked = f"HAVING ({text.strip()}) AND {guard} >= {size}; or SET veil.support = {size}"
+    return f"say from which size on groups count: {asked}{remark}"
 
-    The count has its filter as the analyst wrote it: only so is it the same count.
-    """
-    size = GUARD * measures.unit.max_rows
+
+def _count(wanted: Set[int], measures: Measures, reader: Reader, node: exp.Expr) -> str:
+    """The count has its filter as the analyst wrote it: only so is it the same count."""
     rows = next(each for place in sorted(wanted) if (each := measures[place]).kind is MeasureKind.ROWS)
     if rows.filter is None:
-        return "count(*)", size
+        return "count(*)"
     filters = (part for part in node.find_all(exp.Filter) if filtered(part, reader)[1] == rows.filter)
-    return next(
-        (f"count(*) FILTER ({shown(part.expression).strip()})" for part in filters), spelled.measure(rows)
-    ), size
+    return next((f"count(*) FILTER ({shown(part.expression).strip()})" for part in filters), spelled.measure(rows))

@@ -10,7 +10,7 @@ database, and says nothing of any.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Set
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final, TypeAlias
@@ -120,6 +120,19 @@ class Having:
         """The counts one of which must guard an atom; one that is also asked without a ratio needs no guard."""
         key = _key(atom)
         return None if key in self.plain else self.guards.get(key)
+
+    def alone(self, atom: Atom) -> int | None:
+        """The measure that an atom is about, if it is about one only."""
+        terms = list(self.statistics)[atom.statistic].terms
+        return terms[0][0] if len(terms) == 1 else None
+
+    def size_at_most(self, atom: Atom, counts: Set[int]) -> int | None:
+        """Up to which size an atom lets groups be, as one of these counts tells it; all rows are never fewer."""
+        place = self.alone(atom)
+        if place is None or atom.direction > 0 or not isinstance(atom.threshold, int):
+            return None
+        rows = self.measures[place].kind is MeasureKind.ROWS and self.measures[place].filter is None
+        return atom.threshold if rows or place in counts else None
 
     def clash(self, one: Atom, other: Atom) -> bool:
         """Whether no group satisfies both."""

@@ -484,6 +484,34 @@ def test_an_average_needs_a_guard(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("avg(discount) > 5 AND count(*) < 100", 49),
+        ("avg(discount) > 5 AND count(*) <= 2", 1),
+        ("avg(amount) > 5 AND count(amount) <= 100", 50),
+        ("avg(discount) FILTER (WHERE gift) > 5 AND count(*) < 100", 49),
+        ("(avg(discount) > 5 AND count(*) < 100) OR count(*) > 900", 49),
+        ("avg(amount) > 5 OR (avg(discount) > 5 AND count(*) < 100)", 49),
+    ],
+)
+def test_the_guard_that_is_proposed_leaves_the_groups_that_are_asked_for(text: str, size: int) -> None:
+    with pytest.raises(AccuracyUnreachable) as caught:
+        having(text)
+    hint = caught.value.hint or ""
+    pasted = having(hint[hint.index("HAVING ") + len("HAVING ") : hint.index(";")])
+    assert any(atom.average for atom in atoms(pasted.having))  # type: ignore[arg-type]
+    assert any(atom.direction > 0 and atom.threshold == size for atom in atoms(pasted.having))  # type: ignore[arg-type]
+    assert f"SET veil.support = {size};" in hint and having(text, support=size).having not in (None, NEVER)
+
+
+@pytest.mark.parametrize("most", [0, 1])
+def test_no_guard_is_proposed_where_none_can_help(most: int) -> None:
+    with pytest.raises(AccuracyUnreachable) as caught:
+        having(f"avg(discount) > 5 AND count(*) <= {most}")
+    assert "HAVING" not in (caught.value.hint or "") and "leave it out" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "avg(discount) > 5 AND count(*) >= 10",
