@@ -148,7 +148,7 @@ def test_a_fragment_knows_its_place_in_the_statement() -> None:
         ("SELECT count(*) OVER () FROM patient_data", WouldShowRows),
         ("SELECT FROM patient_data", NotAnswered),
         ("SELECT gender FROM patient_data GROUP BY gender FOR UPDATE", NotAnswered),
-        ("SELECT count(*) INTO x FROM patient_data", NotAnswered),
+        ("SELECT count(*) INTO TEMP x FROM patient_data", NotAnswered),
         ("SELECT gender FROM patient_data GROUP BY ALL", NotAnswered),
         ("SELECT gender FROM patient_data GROUP BY DISTINCT gender", NotAnswered),
         ("SELECT gender FROM patient_data GROUP BY 3", SyntaxNotRead),
