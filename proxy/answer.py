@@ -18,7 +18,7 @@ from functools import partial, reduce
 import numpy as np
 
 from mechanisms.course import Course
-from mechanisms.errors import Refusal
+from mechanisms.errors import AccuracyUnreachable, Refusal
 from mechanisms.loss import Loss, epsilon_of
 from mechanisms.release import Staged, release, release_found
 from mechanisms.values import Exact, Noisy
@@ -38,7 +38,7 @@ from proxy.patched import Buyer
 from proxy.plan import Plan, StatementPlan, shares_views
 from proxy.reading import Reading
 from proxy.rehearsal import NOTHING, skipped
-from proxy.relaxed import Unpaid, instead
+from proxy.relaxed import Unpaid, instead, unrelaxed
 from proxy.remembered import remembered
 from proxy.reuse import from_known
 from proxy.rows import Rendered, rendered
@@ -98,6 +98,8 @@ async def answer(runtime: Runtime, asker: Asker, text: str, reading: Reading, sh
             if free:
                 await remember(runtime, asker, house, planned, reading, shadow, wishes, text)
             return answered
+        except AccuracyUnreachable as refusal:
+            raise unrelaxed(refusal, wishes) from None
         except StaleCatalog:
             if attempt + 1 == _RETRIES:
                 raise

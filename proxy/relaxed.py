@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.condition import And, Condition, Leaf, Or
+from mechanisms.errors import AccuracyUnreachable
 from mechanisms.loss import Coin
 from mechanisms.synopsis import estimate
 from mechanisms.values import Noisy
@@ -50,6 +51,7 @@ _NOTHING = Fraction(0)
 _PROMISE = "nearby regions: beta holds for those that are told, and for thresholds not chosen from these numbers"
 _OFFER = "SET veil.on_exhausted = 'relax' may have it answered for a nearby region, from what you already know."
 _NO_BOUNDS = "Ask without veil.low, veil.high and veil.stddev: a relaxed answer has its deviation in the bill."
+_NO_LIMIT = "veil.on_exhausted = 'relax' answers what a limit refuses (53400); this was refused for its accuracy."
 _IN_VAIN = "Nothing that you know already adds up to a number near this one."
 
 
@@ -133,6 +135,16 @@ async def instead(runtime: Runtime, planned: StatementPlan, wishes: Wishes, unpa
             raise _with_hint(unpaid.refusal, _IN_VAIN)
         found[same] = near.stored(each)
     return found
+
+
+def unrelaxed(refusal: AccuracyUnreachable, wishes: Wishes) -> AccuracyUnreachable:
+    """A refusal that relaxation is not about, told to whoever has asked for it: what was spent is spent, no limit is
+    in the way, and a larger alpha or ``veil.max_epsilon`` gets an answer of the region that was asked for.
+    """
+    if not wishes.relax:
+        return refusal
+    hint = f"{refusal.hint or ''} {_NO_LIMIT}".strip()
+    return AccuracyUnreachable(refusal.message, detail=refusal.detail, hint=hint, position=refusal.position)
 
 
 def _with_hint(refusal: LimitReached, more: str) -> LimitReached:

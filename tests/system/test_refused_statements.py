@@ -27,3 +27,14 @@ def test_a_decision_that_has_not_begun_costs_nothing_when_another_is_refused(pro
         first, second = direct.execute(rows, (who,)).fetchall()
     assert first[0] > 0 and first[1] is True
     assert second == (0, True)
+
+
+def test_a_decision_that_is_refused_for_its_accuracy_is_not_relaxed_and_says_so(proxy: Proxy, upstream: str) -> None:
+    with psycopg.connect(upstream) as direct:
+        sizes = direct.execute("SELECT count(*) FROM patient_data GROUP BY gender ORDER BY 1").fetchall()
+    for word, told in (("relax", True), ("error", False)):
+        who, near = new_analyst(upstream, **BOUNDS, on_exhausted=word), NEAR.format(sizes[0][0])
+        with proxy.connect(who) as session, pytest.raises(psycopg.errors.ProgramLimitExceeded) as refused:
+            session.execute(near.encode())
+        assert ("answers what a limit refuses (53400)" in (refused.value.diag.message_hint or "")) is told
+        assert "SET veil.alpha" in str(refused.value) or "veil.max_epsilon" in str(refused.value)
