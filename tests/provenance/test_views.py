@@ -458,3 +458,26 @@ def test_a_row_beside_the_journal_counts_nothing(sandbox: Connection) -> None:
 def test_a_charge_that_makes_no_sense_cannot_be_made(sandbox: Connection, charge_of: ChargeOf, wrong: Any) -> None:
     with pytest.raises(ValueError, match=r"at most|once"):
         replace(charge_of(sandbox, "0.001"), **wrong)
+
+
+@pytest.mark.parametrize("measure", ["max(age)", "avg(age)", "COUNT(*)", "count", "sum()", "age", "min(age), count(*)"])
+def test_a_measure_of_which_no_view_can_be_kept_is_not_registered(ready: str, measure: str) -> None:
+    with psycopg.connect(ready) as conn, pytest.raises(errors.InvalidParameterValue) as refusal:
+        conn.execute("SELECT provenance.register_view('patient', '{age}', measure => %s)", (measure,))
+    assert "count(*)" in (refusal.value.diag.message_hint or "") and "sum(" in (refusal.value.diag.message_hint or "")
+
+
+@pytest.mark.parametrize("measure", ["count(*)", "count(age)", "count(DISTINCT patient_id)", "sum(age)"])
+def test_counts_and_sums_are_registered(ready: str, measure: str) -> None:
+    with psycopg.connect(ready) as conn:
+        assert conn.execute("SELECT provenance.register_view('patient', '{age}', measure => %s)", (measure,)).fetchone()
+        conn.rollback()
+
+
+def test_a_view_that_a_question_has_made_is_registered_whatever_it_is_called(ready: str) -> None:
+    with psycopg.connect(ready) as conn:
+        made = "INSERT INTO provenance.view (relation, measure, registered) VALUES ('patient', %s, false)"
+        conn.execute(made, ("-50 * count(*) + sum(age)",))
+        call = "SELECT provenance.register_view('patient', '{}', measure => %s)"
+        assert conn.execute(call, ("-50 * count(*) + sum(age)",)).fetchone()
+        conn.rollback()
