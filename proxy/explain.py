@@ -393,6 +393,7 @@ def _lines(document: dict[str, Any]) -> Iterator[str]:
         if question["SQL"] is not None:
             yield f"  SQL: {question['SQL']}"
     charged = f"charged {document['Charged']} {document['Coin']}, counts {document['Counted']} of it"
-    worst = f"at most {document['Worst Epsilon']:.6g}"
+    capped = document["Epsilon"] > document["Worst Epsilon"]
+    worst = f"{'but only' if capped else 'at most'} {document['Worst Epsilon']:.6g}{' may be spent' if capped else ''}"
     yield f"Cost: epsilon {document['Epsilon']:.6g} expected, {worst}, {charged}"
     yield f"Limits: {document['Verdict']}; epsilon {document['Remaining Epsilon']:g} left"

@@ -141,8 +141,12 @@ def test_noise_and_bounds_are_told_in_the_words_of_the_question(session: psycopg
 
 def test_a_decision_that_may_not_spend_its_usual_price_is_told(proxy: Proxy, upstream: str) -> None:
     with proxy.connect(new_analyst(upstream, max_epsilon="0.05")) as session:
-        plan = document(session, "SELECT disease FROM patient_data GROUP BY disease HAVING count(*) > 300")
+        text = "SELECT disease FROM patient_data GROUP BY disease HAVING count(*) > 300"
+        plan = document(session, text)
+        (cost,) = [row[0] for row in session.execute(f"EXPLAIN {text}".encode()) if row[0].startswith("Cost: ")]
     assert plan["Epsilon"] > plan["Worst Epsilon"] and plan["Allowed"] and "54000" in plan["Verdict"]
+    assert "at most" not in cost, "what is expected would be more than the most"
+    assert f"{plan['Epsilon']:.6g} expected, but only {plan['Worst Epsilon']:.6g} may be spent" in cost
 
 
 def test_the_key_of_the_hash_is_told_to_nobody(session: psycopg.Connection) -> None:
