@@ -21,8 +21,15 @@ SETTING: Final = "pgveil.{}"
 _NAMED: Final = re.compile(rb'\bveil"?\s*\.\s*"?(budget|question)\b', re.IGNORECASE)
 _MOST: Final = 10_000  # questions, the last ones
 
+# For people, as bills are: six digits after the point, what is spent rounded up and what is left down.
+_BUDGET: Final = (
+    "SELECT r.view, trim_scale(ceil(r.spent * 1e6) / 1e6) AS spent,"
+    ' trim_scale(floor(r."limit" * 1e6) / 1e6) AS "limit",'
+    ' trim_scale(floor(r."left" * 1e6) / 1e6) AS "left" FROM provenance.budget_of(%s) r'
+)
+
 _ROWS: Final = {
-    "budget": "SELECT jsonb_agg(to_jsonb(r)) FROM provenance.budget_of(%s) r",
+    "budget": f"SELECT jsonb_agg(to_jsonb(r)) FROM ({_BUDGET}) r",
     "question": f"SELECT jsonb_agg(to_jsonb(r) - 'views') FROM provenance.questions_of(%s, {_MOST}) r",
 }
 

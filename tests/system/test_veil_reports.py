@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
+from decimal import ROUND_DOWN, ROUND_UP, Decimal
 from typing import Any
 
 import psycopg
@@ -29,7 +29,17 @@ def test_the_budget_is_that_of_the_ledger(session: psycopg.Connection[Any], upst
         told = owner.execute(
             """SELECT spent, "limit", "left" FROM provenance.budget WHERE analyst = %s AND view = 'all'""", (analyst,)
         ).fetchone()
-    assert (spent, limit, left) == told and spent > 0 and left == limit - spent
+    assert told is not None and spent > 0 and left == limit - spent
+    for shown, exact, rounding in zip((spent, limit, left), told, (ROUND_UP, ROUND_DOWN, ROUND_DOWN), strict=True):
+        assert shown == exact.quantize(Decimal("0.000001"), rounding)
+
+
+def test_a_budget_is_shown_with_six_digits_after_the_point(session: psycopg.Connection[Any]) -> None:
+    session.execute(QUESTION)
+    rows = session.execute('SELECT spent::text, "limit"::text, "left"::text FROM veil.budget').fetchall()
+    assert len(rows) > 1 and all(len(text.partition(".")[2]) <= 6 for row in rows for text in row if text is not None)
+    (kind,) = session.execute("SELECT DISTINCT pg_typeof(spent)::text FROM veil.budget").fetchall()
+    assert kind == ("numeric",)
 
 
 def test_the_questions_are_those_of_the_ledger(session: psycopg.Connection[Any], upstream: str, analyst: str) -> None:
