@@ -3,8 +3,9 @@ query.
 
 Histograms are registered (``provenance.register_view``) and paid for once; from then on every range of ages, alone or
 by disease, is a sum of their cells, costs nothing, and reads nothing. In turn, some in a row: ``select 1`` through
-pgveil, the same range again, ever new ranges (literals in the text, and parameters), new ranges by disease, a decision
-again; and each question as plain PostgreSQL answers it from 1.2 million rows.
+pgveil, the same range again, ever new ranges (literals in the text; parameters of a statement that psycopg prepares by
+itself, that is parsed each time, and the latter with results in binary), new ranges by disease, a decision again; and
+each question as plain PostgreSQL answers it from 1.2 million rows.
 """
 
 from __future__ import annotations
@@ -24,9 +25,18 @@ from bench.rig.scene import scene
 
 ROWS, PATIENTS, AGES = 1_200_000, 60_000, 100
 ONE, AGAIN, TEXT, BOUND = "select 1", "the same range again", "a new range, in the text", "a new range, as parameters"
+PARSED, BINARY = "the same, parsed each time", "the same, in binary"
 GROUPED, DECISION = "a new range by disease", "a decision again"
 PLAIN, PLAIN_GROUPED, PLAIN_DECISION = "plain: a range", "plain: a range by disease", "plain: a decision"
-SAME = {AGAIN: PLAIN, TEXT: PLAIN, BOUND: PLAIN, GROUPED: PLAIN_GROUPED, DECISION: PLAIN_DECISION}
+SAME = {
+    AGAIN: PLAIN,
+    TEXT: PLAIN,
+    BOUND: PLAIN,
+    PARSED: PLAIN,
+    BINARY: PLAIN,
+    GROUPED: PLAIN_GROUPED,
+    DECISION: PLAIN_DECISION,
+}
 """What plain PostgreSQL does for each."""
 PROMISED_MILLIS, PROMISED_TIMES = 2.0, 50.0
 _WARM, _IN_A_ROW = 3, 10
@@ -76,15 +86,15 @@ def _ask(
     fresh = itertools.cycle(ranges())
     latest = next(fresh)
 
-    def timed(conn: psycopg.Connection[Any], text: str, values: tuple[int, ...] | None = None) -> float:
+    def timed(conn: psycopg.Connection[Any], text: str, values: tuple[int, ...] | None = None, **how: bool) -> float:
         begun = time.monotonic()
-        conn.execute(text.encode(), values).fetchall()
+        conn.execute(text.encode(), values, **how).fetchall()
         return 1e3 * (time.monotonic() - begun)
 
-    def new(text: str, values: bool = False) -> float:
+    def new(text: str, values: bool = False, **how: bool) -> float:
         nonlocal latest
         latest = next(fresh)
-        return timed(veil, text.format("%s", "%s"), latest) if values else timed(veil, text.format(*latest))
+        return timed(veil, text.format("%s", "%s"), latest, **how) if values else timed(veil, text.format(*latest))
 
     def some(one: Callable[[], float]) -> Callable[[], float]:
         """The median of a few in a row, as a dashboard asks them."""
@@ -99,6 +109,8 @@ def _ask(
         AGAIN: some(lambda: timed(veil, _RANGE.format(20, 39))),
         TEXT: some(lambda: new(_RANGE)),
         BOUND: some(lambda: new(_RANGE, values=True)),
+        PARSED: some(lambda: new(_RANGE, values=True, prepare=False)),
+        BINARY: some(lambda: new(_RANGE, values=True, prepare=False, binary=True)),
         GROUPED: some(lambda: new(_GROUPED)),
         DECISION: some(lambda: timed(veil, _DECIDED)),
         PLAIN: lambda: timed(plain, _RANGE.format(*latest)),
