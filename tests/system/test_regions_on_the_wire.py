@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from decimal import Decimal
+from decimal import ROUND_UP, Decimal
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +62,7 @@ class Client:
         return told
 
     def budget(self) -> Decimal:
-        """veil.budget: what is spent of the own limit, in epsilon."""
+        """veil.budget: what is spent of the own limit, in epsilon, rounded up for reading."""
         row = self._session.execute("SELECT spent FROM veil.budget WHERE view = 'all'").fetchone()
         assert row is not None
         return Decimal(row[0])
@@ -74,11 +74,12 @@ class Client:
         return self._one("SELECT sum(counted) FROM provenance.history WHERE analyst = %s")
 
     def epsilon(self) -> Decimal:
-        """What the balance means."""
-        return self._one(
+        """What the balance means, with as many digits."""
+        exactly = self._one(
             "SELECT provenance.epsilon_of(d.coin, b.amount, d.conversion_delta) FROM provenance.deployment d"
             " JOIN provenance.balance b ON b.scope = 'analyst' AND b.name = %s"
         )
+        return exactly.quantize(Decimal("0.000001"), ROUND_UP)
 
     def _one(self, text: str) -> Decimal:
         with psycopg.connect(self._house) as conn:
