@@ -142,6 +142,10 @@ def _kind(term: Term, argument: Expression, ends: tuple[Fraction, Fraction]) -> 
 
 def _steps(sql: str, form: Form, unit: Fraction, rendering: Rendering) -> str:
     kind = "float8" if form is Form.FLOAT else "numeric"
+    if form is Form.FLOAT and unit > 1:
+        # PostgreSQL fails where a product is too small for a float; below 1 all of it is less than half a step: 0.
+        nothing, one, share = (rendering.number(_decimal(each), kind) for each in (Fraction(0), Fraction(1), 1 / unit))
+        return f"CASE WHEN (pg_catalog.abs({sql}) < {one}) THEN {nothing} ELSE {sql} * {share} END"
     if unit.numerator == 1 or form is Form.FLOAT:
         return f"{sql} * {rendering.number(_decimal(1 / unit), kind)}"
     return f"{sql} / {rendering.number(_decimal(unit), kind)}"

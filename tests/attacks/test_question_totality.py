@@ -32,6 +32,7 @@ TOTAL = [
     "SELECT sum(whole * whole * whole * whole * whole * whole), sum(wide / 7), sum(wide % 3) FROM stay",
     "SELECT sum(whole::int), sum(wide::bigint), sum(rate::smallint), sum(fine::int), sum(n::smallint) FROM stay",
     "SELECT sum(rate * rate), sum(fine - rate), variance(rate), stddev(wide), var_pop(big) FROM stay",
+    "SELECT sum(coalesce(rate, 2147483648)), avg(coalesce(rate, -5e12)) FROM stay",  # in steps wider than 1
     "SELECT sum(round(rate)), sum(floor(fine)), sum(round(wide, -2)), sum(trunc(whole, 30)), sum(ceil(rate)) FROM stay",
     "SELECT width_bucket(rate, 0, 1, 4), width_bucket(wide, 5, 10.5, 3), count(*) FROM stay GROUP BY 1, 2",
     "SELECT count(*) FROM stay WHERE rate > 1e300 OR fine = 3e38 OR wide > whole * 1e20 OR n / -1 > 0 OR big % -1 = 0",
