@@ -6,6 +6,7 @@ nothing was swallowed (``account``), and typed construction by the reader of its
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -46,6 +47,7 @@ from sqlrewrite.question import (
     Unit,
 )
 from sqlrewrite.question import Form as Formula
+from sqlrewrite.render import Rendering
 from sqlrewrite.scope import Parameters, Scope
 from sqlrewrite.sensitivity import rows_of
 from sqlrewrite.source import root, source, unit
@@ -54,6 +56,7 @@ from sqlrewrite.walk import columns
 T = TypeVar("T")
 
 MAX_KEYS = 16
+_CASTS = re.compile(r"::[a-z0-9 ]+|[() ]")  # and parentheses
 
 
 def read(
@@ -93,7 +96,26 @@ def read(
         decision.having,
         shown,
     )
+    _apart(question, clauses.keys)
     return _in_order(question)
+
+
+def _apart(question: Question, written: Sequence[Fragment]) -> None:
+    """Keys that PostgreSQL takes for one are refused where there are several grouping sets.
+
+    It does so before GROUPING() tells the sets apart: rows of two of them would then be added up in one cell, and a
+    unit would move that cell twice. A cast that changes no type leaves nothing behind.
+    """
+    rendering, seen = Rendering(question.sources), set[tuple[str, str]]()
+    for key, fragment in zip(question.keys, written, strict=True):
+        same = base_type(key.expression.type_name), _CASTS.sub("", rendering.expression(key.expression))
+        if same in seen and len(question.sets) > 1:
+            raise NotAnswered(
+                "the same key stands twice in ROLLUP, CUBE or GROUPING SETS",
+                hint="leave one of them out: it adds nothing",
+                position=fragment.start + 1,
+            )
+        seen.add(same)
 
 
 def _fragment(fragment: Fragment, form: Form, scope: Scope, build: Callable[[exp.Expr, Reader], T]) -> T:

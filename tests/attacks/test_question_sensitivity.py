@@ -139,6 +139,32 @@ def by(unit: str, max_groups: int, max_rows: int) -> Catalog:
     return Catalog(1, (replace(STAY, unit_column=unit, max_groups=max_groups, max_rows=max_rows), WARD))
 
 
+# PostgreSQL takes such keys for one key, and GROUPING() for the finest set of all that hold one of them.
+TWICE = [
+    "SELECT day, day::date, count(*) FROM stay GROUP BY ROLLUP (day, day::date)",
+    "SELECT ward, (ward::text), count(*) FROM stay GROUP BY CUBE (ward, (ward::text))",
+    "SELECT small, n, count(*) FROM stay GROUP BY GROUPING SETS ((small, n), (n, small::smallint), (small))",
+]
+APART = "SELECT day, date_trunc('month', day), count(*) FROM stay GROUP BY ROLLUP (date_trunc('month', day), day)"
+
+
+def test_keys_that_postgresql_takes_for_one_are_refused_in_grouping_sets(server: Server) -> None:
+    for text in TWICE:
+        with pytest.raises(Refusal, match="the same key stands twice"):
+            ask(text)
+    put(server, {"day": "2024-03-30"})
+    made = move(server, APART, ask(APART), "true")
+    assert made.within(made.claim), made
+
+
+def test_keys_that_are_one_and_are_not_refused_are_seen(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutant: nobody looks for them."""
+    monkeypatch.setattr("sqlrewrite.read._apart", lambda question, written: None)
+    put(server, {"day": "2024-03-30"})
+    made = move(server, TWICE[0], ask(TWICE[0]), "true")
+    assert not made.within(made.claim)
+
+
 # A number that leaves the type it is cast to is no summand, but its row still counts: it moves sum - 7 count by 7.
 LOST = "SELECT ward FROM stay GROUP BY ward HAVING avg(whole::bigint) > 7 AND count(*) > 5"
 

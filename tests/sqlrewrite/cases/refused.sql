@@ -198,3 +198,6 @@
 0A000 SELECT veil.low(3);
 42883 SELECT veil.low(min(disease)) FROM patient_data;
 42883 SELECT veil.middle(count(*)) FROM patient_data;
+
+-- keys that PostgreSQL takes for one, in several grouping sets
+0A000 SELECT ordered_on, ordered_on::date, count(*) FROM orders GROUP BY ROLLUP (ordered_on, ordered_on::date);
