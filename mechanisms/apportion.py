@@ -11,7 +11,7 @@ from mechanisms.errors import AccuracyUnreachable
 from mechanisms.loss import WIDE, Coin, amount_within, epsilon_of, round_down
 from mechanisms.noise import DiscreteLaplace
 from mechanisms.number import SMALLEST_RHO, number_at, number_for, price_of_magnitude
-from mechanisms.threshold import Share, for_interval, tslm, tslm_at
+from mechanisms.threshold import Share, for_interval, interval_at, tslm, tslm_at
 
 _SPARE = Decimal("1e-7")
 """Of a given price, what is left for roundings where a number comes from a synopsis and not from noise of its own."""
@@ -64,6 +64,39 @@ def apportion(
             else "The noise of this relation is fixed: SET veil.max_epsilon higher, or ask for fewer numbers at once.",
         )
     return shares
+
+
+def at_least(
+    asks: Sequence[Ask],
+    shares: Sequence[Share],
+    amount: Decimal,
+    accuracy: Accuracy,
+    *,
+    longest: int,
+    touched: int,
+    coin: Coin,
+) -> tuple[Share, ...]:
+    """The same shares with finer noise, in the same proportions, so that together they are worth ``amount``.
+
+    *Guarantee*: if they cost less before, they cost at most ``amount`` but for rounding; beta and confidence are kept,
+    and margins and intervals become narrower.
+    """
+    total = WIDE.multiply(sum((share.loss(coin).amount for share in shares), Decimal(0)), Decimal(touched))
+    if not 0 < total < amount:
+        return tuple(shares)
+    beta = round_down(WIDE.divide(accuracy.beta, Decimal(max(1, longest))))
+    factor = WIDE.divide(amount, total)
+    root = WIDE.sqrt(factor) if coin is Coin.ZCDP else factor  # epsilon-DP costs epsilon^2/2 there
+
+    def finer(ask: Ask, share: Share) -> Share:
+        if isinstance(share.noise, DiscreteLaplace):
+            price = max(share.price, round_down(WIDE.multiply(share.price, root)))
+            at = interval_at if share.beta is None else tslm_at
+            return at(ask.sensitivity, price, accuracy.confidence if share.beta is None else beta)
+        price = max(share.price, round_down(WIDE.multiply(share.price, factor)))
+        return number_at(coin, ask.sensitivity, price, accuracy.confidence)
+
+    return tuple(finer(ask, share) for ask, share in zip(asks, shares, strict=True))
 
 
 def own_epsilon(shares: Sequence[Share], touched: int, delta: Decimal) -> Decimal:

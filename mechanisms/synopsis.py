@@ -78,6 +78,11 @@ class Known:
     whole: frozenset[int] = frozenset()
     partial: Partial | None = None
 
+    @property
+    def ids(self) -> frozenset[int]:
+        """The releases of which something is known."""
+        return self.whole if self.partial is None else self.whole | {self.partial.release}
+
     def precision(self, releases: Sequence[Release]) -> Fraction:
         """The precision of the best estimate from all of it."""
         return sum((precision for _, precision in _weights(_by_id(releases), self)), _NONE)
@@ -100,11 +105,14 @@ class Step:
         return not self.learned
 
 
-def step(releases: Sequence[Release], known: Known, precision: Fraction, least: Fraction = _NONE) -> Step:
+def step(
+    releases: Sequence[Release], known: Known, precision: Fraction, least: Fraction = _NONE, floor: Fraction = _NONE
+) -> Step:
     """The way to this precision that grows the global synopsis least, and then teaches the analyst least.
 
     Where it has to grow, it grows by at least the part ``least`` of what it has, so that many small wishes do not leave
-    many small releases; the analyst learns no more for that.
+    many small releases; the analyst learns no more for that. Nor does it grow by less precision than ``floor``, which
+    is what the least price of a scan buys; that is all for the analyst, who pays for it.
     """
     first = None if known.partial is None else known.partial.release
     order = sorted(
@@ -114,7 +122,7 @@ def step(releases: Sequence[Release], known: Known, precision: Fraction, least: 
     whole = sum((release.precision for release in releases), _NONE)
     grown = None
     if precision > whole:
-        grown = Release(FRESH, fresh_variance(max(precision - whole, least * whole)))
+        grown = Release(FRESH, fresh_variance(max(precision - whole, least * whole, floor)))
         order.append(grown)
         # Without such rounding all is for the analyst: the database then never pays more than she does.
         precision = precision if least else whole + grown.precision

@@ -35,8 +35,8 @@ from sqlrewrite.question import (
     Unit,
 )
 from sqlrewrite.scope import Scope
-from sqlrewrite.source import is_unit
 from sqlrewrite.term import narrow
+from sqlrewrite.unit import is_unit
 
 ROWS, VALUES, UNITS, TOTAL = MeasureKind.ROWS, MeasureKind.VALUES, MeasureKind.UNITS, MeasureKind.TOTAL
 SPREADS: Final[dict[type[exp.Expr], Form]] = {
@@ -211,7 +211,7 @@ def nullable(argument: Expression, scope: Scope) -> bool:
         case Cast(inner, type_name):
             base = base_type(inner.type_name)  # out of the range of what they are cast to, numbers are NULL
             total = type_name == "text" or (base in INTEGERS and type_name in ("numeric", "bigint"))
-            return not (total or (base in FLOATS and type_name == "numeric")) or nullable(inner, scope)
+            return not total or nullable(inner, scope)
         case Case(branches, otherwise, _):
             return nullable(otherwise, scope) or any(nullable(then, scope) for _, then in branches)
         case Call("coalesce", arguments, _):

@@ -22,6 +22,14 @@ class Kind(Enum):
     PUBLIC = "public"
 
 
+class Changes(Enum):
+    """How the rows of a protected table change, as an administrator declares it."""
+
+    ANY = "any"  # rows are added, changed and removed at any time
+    APPEND = "append"  # rows are added, and neither changed nor removed
+    FROZEN = "frozen"  # nothing changes as long as the data version is the same
+
+
 @dataclass(frozen=True, slots=True)
 class Attribute:
     """A column with what the administrator declared about it."""
@@ -35,6 +43,7 @@ class Attribute:
     constant_per_unit: bool = False
     checked: bool = False  # a CHECK constraint or the type itself already keeps every value within the bounds
     bytewise: bool = False  # a text whose collation takes only identical values for equal
+    immutable: bool = False  # a row keeps its value here as long as it exists
 
     @property
     def keys(self) -> tuple[Key, ...] | None:
@@ -55,6 +64,17 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
+class UnitPath:
+    """How a row finds its privacy unit: along foreign keys, to columns of the table where they end.
+
+    Without steps the unit is several columns of the table itself.
+    """
+
+    steps: tuple[Reference, ...]
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Histogram:
     """A registered view: its dimensions and its measure as an administrator wrote them."""
 
@@ -71,7 +91,7 @@ class Relation:
     name: str
     kind: Kind
     attributes: Mapping[str, Attribute]  # every column of the table, declared or not, in column order
-    unit_column: str | None = None  # None: the privacy unit is a row
+    unit_column: str | None = None  # None: the privacy unit is a row, or found along ``unit_path``
     max_groups: int = 1
     max_rows: int = 1
     data_version: int = 1
@@ -80,6 +100,22 @@ class Relation:
     references: tuple[Reference, ...] = ()
     histograms: tuple[Histogram, ...] = ()  # registered views
     noise_magnitude: Decimal | None = None  # of every number, in multiples of what one unit moves; None: not fixed
+    facts: str = ""  # digest of columns, types and constraints as they were read (``provenance.constraints.FACTS``)
+    materialized: bool = False  # a materialized view, which LOCK TABLE does not take
+    changes: Changes = Changes.ANY
+    unit_path: UnitPath | None = None
+    parents: tuple[int, ...] = ()  # the protected relations that foreign keys lead to: its rows are about their units
+    refused: str | None = None  # why no question about it is answered; what is declared must be corrected first
+
+    @property
+    def row_unit(self) -> bool:
+        """Whether each row is a privacy unit of its own."""
+        return self.unit_column is None and self.unit_path is None
+
+    @property
+    def short(self) -> str:
+        """The name as administrators and notices write it: without the schema public."""
+        return self.name if self.schema == "public" else self.qualified
 
     @property
     def qualified(self) -> str:

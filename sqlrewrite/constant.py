@@ -19,7 +19,7 @@ from sqlglot import exp
 from sqlrewrite import moments
 from sqlrewrite.account import interval_text
 from sqlrewrite.allow import CONSTRUCTS, SHAPE, construct, refused
-from sqlrewrite.errors import NotAnswered
+from sqlrewrite.errors import NotAnswered, OutOfRange
 from sqlrewrite.parse import position
 from sqlrewrite.question import Literal
 
@@ -74,6 +74,7 @@ _SPAN = re.compile(
     re.IGNORECASE,
 )
 
+MOST_EXPONENT = 400
 _WIDE = Context(prec=2000)
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
@@ -184,7 +185,14 @@ def _arithmetic(node: exp.Binary, parameters: Sequence[Literal] | None) -> Liter
             hint="write the number itself",
             position=position(node),
         )
-    return Literal(spelt(value), type_name)
+    found = Literal(spelt(value), type_name)
+    if decimal(found) is None:
+        raise OutOfRange(
+            "numeric value out of range: this constant has too many digits",
+            hint="write a smaller number",
+            position=position(node),
+        )
+    return found
 
 
 def _worked(node: exp.Binary, left: Fraction, right: Fraction, type_name: str) -> Fraction | None:
@@ -241,7 +249,8 @@ def decimal(literal: Literal) -> Decimal | None:
     except InvalidOperation:  # an exponent beyond all bounds
         return None
     # Exact arithmetic on 1e1000000 would take for ever.
-    return value if value.adjusted() <= 400 and int(value.as_tuple().exponent) >= -400 else None
+    far = value.adjusted() > MOST_EXPONENT or int(value.as_tuple().exponent) < -MOST_EXPONENT
+    return None if far else value
 
 
 def base_type(type_name: str) -> str:
@@ -289,12 +298,20 @@ def _mismatch(node: exp.Expr, column: str, asked: str) -> NotAnswered:
 def _within_float(literal: Literal, node: exp.Expr) -> None:
     """PostgreSQL turns the constant into a float, perhaps only once a row is there to be compared."""
     value = decimal(literal)
-    if value is not None and (math.isinf(float(value)) or (value and not float(value))):
+    if value is not None and not within(value, "double precision"):
         raise NotAnswered(
             "the constant is too large or too close to zero for the column",
             hint="write another number",
             position=position(node),
         )
+
+
+def within(value: Decimal, type_name: str) -> bool:
+    """Whether a type of floats holds a number without overflow or underflow; other types hold all."""
+    if type_name not in FLOATS:
+        return True
+    least, most = (Decimal("1e-37"), Decimal("3e38")) if type_name == "real" else (Decimal("1e-307"), Decimal("1e308"))
+    return not value or least <= abs(value) <= most
 
 
 def _parameter(node: exp.Parameter, parameters: Sequence[Literal] | None) -> Literal:

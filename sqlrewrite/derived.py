@@ -169,6 +169,12 @@ def _table(node: exp.Expr, join: exp.Join | None, catalog: Catalog, resolve: Res
         raise UnknownRelation(
             f'relation "{shown}" is not registered', hint="\\dt lists the tables", position=position(node)
         )
+    if relation.refused is not None:
+        raise NotAnswered(
+            f'no question about "{shown}" is answered: {relation.refused}',
+            hint="the administrator declares its unit: SELECT provenance.protect(...)",
+            position=position(node),
+        )
     return Table(relation, join, node)
 
 

@@ -29,6 +29,12 @@ class NotAnswered(Refusal):
     sqlstate = "0A000"
 
 
+class OutOfRange(Refusal):
+    """A number or a text that is larger than one row's work may be."""
+
+    sqlstate = "22003"
+
+
 class TooManyGroups(NotAnswered):
     """More possible groups than are answered one by one: only those that pass a threshold can be."""
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from sqlglot import exp
 
+from mechanisms.errors import Refusal
 from sqlrewrite.allow import construct, refused
 from sqlrewrite.constant import (
     CASTS,
@@ -31,6 +32,7 @@ from sqlrewrite.constant import (
     wider,
 )
 from sqlrewrite.errors import NotAnswered
+from sqlrewrite.guarded import Use
 from sqlrewrite.parse import Parsed, position
 from sqlrewrite.question import (
     Call,
@@ -41,11 +43,12 @@ from sqlrewrite.question import (
     Not,
     Predicate,
 )
+from sqlrewrite.render import Rendering
 from sqlrewrite.scope import Scope
-from sqlrewrite.walk import is_constant, parts
+from sqlrewrite.term import Term
+from sqlrewrite.walk import is_constant
 
 TIMESTAMP, TIMESTAMPTZ = TIMES[1], TIMES[2]
-MAX_FACTORS = 16  # a product of more columns could leave the range of numeric
 DATE_FIELDS = frozenset(
     re.findall(r"\w+", "year month day dow isodow doy week quarter isoyear decade century millennium epoch julian")
 )
@@ -75,6 +78,7 @@ class Reader:
     scope: Scope
     parsed: Parsed
     condition: Condition
+    sizing: bool = True  # off while the place of what has no size is looked for
 
     def constant(self, node: exp.Expr) -> Literal | None:
         return constant(node, self.scope.parameters)
@@ -88,10 +92,37 @@ class Reader:
 def expression(node: exp.Expr, reader: Reader) -> Expression:
     """The row expression that a tree means."""
     found = _expression(node, reader)
-    if sum(isinstance(part, Call) and part.function == "*" for part in parts(found)) > MAX_FACTORS:
-        raise NotAnswered(
-            f"an expression may multiply at most {MAX_FACTORS} times", hint="simplify it", position=position(node)
-        )
+    if not isinstance(found, Literal):  # a constant has its size by what it is compared with
+        sized(node, reader, lambda rendering: rendering.term(found, Use.KEY))
+    return found
+
+
+def sized(node: exp.Expr, reader: Reader, build: Callable[[Rendering], Term]) -> None:
+    """Refuse what has no public size, at the place in the text of the part that has none."""
+    if not reader.sizing:
+        return
+    rendering = Rendering(reader.scope.sources)
+    try:
+        build(rendering)
+    except Refusal as refusal:
+        if refusal.position is None:
+            refusal.position = position(_written(node, reader, rendering.failed))
+        raise
+
+
+def _written(node: exp.Expr, reader: Reader, failed: Expression | None) -> exp.Expr:
+    """The smallest part of the text that means an expression."""
+    found, plain = node, replace(reader, sizing=False)
+    for part in node.walk():
+        if not isinstance(part, exp.Binary | exp.Unary | exp.Func | exp.Cast | exp.Case | exp.Column | exp.Literal):
+            continue
+        try:
+            meant = _expression(part, plain)
+        except Refusal:
+            continue
+        both = isinstance(meant, Literal) and isinstance(failed, Literal)
+        if meant == failed or (both and meant.text == failed.text):  # type: ignore[union-attr]
+            found = part
     return found
 
 
@@ -171,7 +202,9 @@ def _arithmetic(node: exp.Binary, reader: Reader) -> Expression:
     if operator in "/%":
         divisor = decimal(right) if isinstance(right, Literal) else None
         unknown = isinstance(right, Literal) and right.text is None and not reader.bound
-        if not unknown and not divisor:
+        if unknown:  # before Bind any number will do
+            right = Literal("1", right.type_name)
+        elif not divisor:
             raise NotAnswered(
                 "a division inside a row is by a constant other than zero",
                 hint="divide the aggregates instead: sum(a) / sum(b)",

@@ -14,10 +14,11 @@ Of a person's groups those with the smallest keyed hash are kept: the same ones 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from datetime import date
 
-from sqlrewrite.amount import amount
+from sqlrewrite.amount import FAR, NARROW, amount
 from sqlrewrite.cells import key_text
 from sqlrewrite.constant import FLOATS, INTEGERS, TEXTS, TIMES, base_type
 from sqlrewrite.question import ColumnRef, Measure, MeasureKind, Question
@@ -30,6 +31,7 @@ HASHED = frozenset((*AS_THEY_ARE, *FLOATS, "uuid"))
 HASHES = {"smallint": "hashint2extended", "integer": "hashint4extended", "bigint": "hashint8extended"} | {
     "text": "hashtextextended"
 }
+_PARAMETER = re.compile(r'"(?:[^"]|"")*"|\$([0-9]+)')  # or a name in quotes, which may hold anything
 SUMS = (MeasureKind.TOTAL, MeasureKind.SQUARES)
 
 
@@ -38,12 +40,18 @@ class Generated:
     """A statement with $1, $2, ... and the parameters in text form.
 
     ``presence`` is the measure that counts the units of a group, where a key is open; it may stand after the
-    question's own measures.
+    question's own measures. ``casts`` has the type of each parameter.
     """
 
     sql: str
     parameters: tuple[str | None, ...]
     presence: int | None = None
+    casts: tuple[str, ...] = ()
+
+    @property
+    def constants(self) -> str:
+        """A statement that reads the parameters as this one does, and no table."""
+        return f"SELECT {', '.join(f'${n}::{cast}' for n, cast in enumerate(self.casts, 1))}"
 
 
 def generate(question: Question, seed: int) -> Generated:
@@ -56,7 +64,21 @@ def generate(question: Question, seed: int) -> Generated:
         raise ValueError("a question without a measure measures nothing")
     statement = _Statement(question, measures, seed)
     sql = statement.by_row() if question.unit.column is None else statement.by_person()
-    return Generated(sql, tuple(statement.rendering.parameters), presence)
+    return _used(Generated(sql, tuple(statement.rendering.parameters), presence, tuple(statement.rendering.casts)))
+
+
+def _used(made: Generated) -> Generated:
+    """A statement with only the parameters that occur in it: PostgreSQL cannot infer the type of the others."""
+    found = list(dict.fromkeys(int(place) for place in _PARAMETER.findall(made.sql) if place))
+    if len(found) == len(made.parameters):
+        return made
+    places = {old: new for new, old in enumerate(found, 1)}
+    return replace(
+        made,
+        sql=_PARAMETER.sub(lambda hit: f"${places[int(hit[1])]}" if hit[1] else hit[0], made.sql),
+        parameters=tuple(made.parameters[old - 1] for old in found),
+        casts=tuple(made.casts[old - 1] for old in found),
+    )
 
 
 def _with_presence(question: Question) -> tuple[tuple[Measure, ...], int | None]:
@@ -97,7 +119,7 @@ class _Statement:
         With one grouping set the rows are sorted by person and hash first, which serves both the inner groups and the
         ranking: half the time of hashing the inner groups, whose number PostgreSQL underestimates.
         """
-        units = [self.rendering.expression(column) for column in self.question.unit.column or ()]
+        units = [self.rendering.unit(column) for column in self.question.unit.column or ()]
         people = [f"u{place}" for place in range(len(units))]
         several, spreads = len(self.sets) > 1, self._spreads()
         marks = ["g"] if several else []
@@ -204,9 +226,13 @@ class _Statement:
 
     def _count(self, measure: Measure) -> str:
         """How many rows enter a measure."""
-        nullable = measure.argument is not None and can_be_null(self.question.sources, measure.argument)
-        what = self.rendering.expression(measure.argument) if nullable and measure.argument else "*"
-        return f"pg_catalog.count({what}){self._filter(measure, [])}"
+        return f"pg_catalog.count(*){self._filter(measure, self._present(measure))}"
+
+    def _present(self, measure: Measure) -> list[str]:
+        """The conditions under which the argument of a count is something."""
+        if measure.argument is None or not can_be_null(self.question.sources, measure.argument):
+            return []
+        return self.rendering.present(measure.argument)
 
     def _row_total(self, measure: Measure) -> str:
         if measure.kind not in SUMS:
@@ -226,16 +252,14 @@ class _Statement:
             return value.lattice(
                 f"pg_catalog.sum({value.scaled(f'q.{total}', f'q.{n}', self.question.unit.max_rows)})", wide=True
             )
-        nullable = measure.argument is not None and can_be_null(self.question.sources, measure.argument)
-        known = (
-            [f"({self.rendering.expression(measure.argument)} IS NOT NULL)"] if nullable and measure.argument else []
-        )
-        kept = self._kept(measure, known)
+        kept = self._kept(measure, self._present(measure))
         flag = f" FILTER (WHERE z.{_add(rows, f'({kept})', f'b{place}')})" if kept else ""
         n = _add(sums, f"pg_catalog.count(*){flag}", f"n{place}")
         if measure.kind is MeasureKind.UNITS:
             return f"pg_catalog.count(*) FILTER (WHERE (q.{n} > 0))" if kept else "pg_catalog.count(*)"
         most = self.rendering.number(self.question.unit.max_rows, "int8")
+        if self.question.unit.max_rows > NARROW:
+            return f"least(pg_catalog.sum(least(q.{n}, {most})), {self.rendering.number(FAR, 'numeric')})::int8"
         return f"pg_catalog.sum(least(q.{n}, {most})::int4)"  # int4: PostgreSQL sums it in int8
 
     def _kept(self, measure: Measure, also: list[str]) -> str:

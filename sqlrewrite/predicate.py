@@ -26,7 +26,7 @@ from sqlrewrite.constant import (
     fit,
 )
 from sqlrewrite.errors import NotAnswered
-from sqlrewrite.expression import CONDITIONS, FALSE, TRUE, Reader, expression
+from sqlrewrite.expression import CONDITIONS, FALSE, TRUE, Reader, expression, sized
 from sqlrewrite.parse import bare, position
 from sqlrewrite.question import (
     AllOf,
@@ -91,6 +91,14 @@ def predicate(node: exp.Expr, reader: Reader, negated: bool) -> Predicate:
             return AllOf(tuple(predicate(part, reader, negated) for part in node.flatten(unnest=False)))
         case exp.Or():
             return AnyOf(tuple(predicate(part, reader, negated) for part in node.flatten(unnest=False)))
+    found = _alone(node, reader, negated)
+    sized(node, reader, lambda rendering: rendering.clause(found))
+    return found
+
+
+def _alone(node: exp.Expr, reader: Reader, negated: bool) -> Predicate:
+    """A condition that no others are joined in."""
+    match node:
         case exp.Is():
             return _is(node, reader)
         case exp.NullSafeEQ() | exp.NullSafeNEQ():

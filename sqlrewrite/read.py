@@ -50,7 +50,9 @@ from sqlrewrite.question import Form as Formula
 from sqlrewrite.render import Rendering
 from sqlrewrite.scope import Parameters, Scope
 from sqlrewrite.sensitivity import rows_of
-from sqlrewrite.source import root, source, unit
+from sqlrewrite.sizes import RowCost
+from sqlrewrite.source import source
+from sqlrewrite.unit import root, unit
 from sqlrewrite.walk import columns
 
 T = TypeVar("T")
@@ -72,15 +74,17 @@ def read(
     question is then a skeleton that shows whether it can be answered. ``support`` is the guard of averages in HAVING.
     """
     scope, where = _rows(clauses, catalog, resolve, parameters)
-    bounded = unit(scope)
-    keys = tuple(_key(fragment, scope, bounded) for fragment in clauses.keys)
+    bounded, cost = unit(scope), RowCost(scope.sources)
+    with placed(0, (clauses.where or clauses.from_).start):
+        cost.where(where or Always(True))
+    keys = tuple(_key(fragment, scope, bounded, cost) for fragment in clauses.keys)
     if len(keys) > MAX_KEYS:
         raise NotAnswered(f"GROUP BY takes at most {MAX_KEYS} keys", hint="group by fewer columns")
     measures = Measures(scope, bounded)
-    shown = tuple(_aggregate(fragment, scope, measures) for fragment in clauses.aggregates)
+    shown = tuple(_aggregate(fragment, scope, measures, cost) for fragment in clauses.aggregates)
     decision = Decision(None, None, ())
     if clauses.having is not None:
-        decision = _having(clauses.having, clauses.sets, scope, measures, keys, support)
+        decision = _having(clauses.having, clauses.sets, scope, measures, keys, support, cost)
     if decision.where is not None:
         where = decision.where if where is None else normalise(AllOf((where, decision.where)))
     shown = _centred(shown, scope, bounded, measures)
@@ -157,9 +161,11 @@ def _value(parsed: Parsed, node: exp.Expr, scope: Scope) -> Expression:
     return expression(node, Reader(scope, parsed, condition))
 
 
-def _aggregate(fragment: Fragment, scope: Scope, measures: Measures) -> AggregateValue:
+def _aggregate(fragment: Fragment, scope: Scope, measures: Measures, cost: RowCost) -> AggregateValue:
     def build(node: exp.Expr, reader: Reader) -> AggregateValue:
-        return aggregate(node, fragment.text, reader, measures)
+        found = aggregate(node, fragment.text, reader, measures)
+        cost.measures(measures.all())
+        return found
 
     return _fragment(fragment, Form.EXPRESSION, scope, build)
 
@@ -188,15 +194,24 @@ def _having(
     measures: Measures,
     keys: tuple[GroupKey, ...],
     support: int | None,
+    cost: RowCost,
 ) -> Decision:
     def build(node: exp.Expr, reader: Reader) -> Decision:
-        return decompose(node, reader, measures, keys, sets, support, fragment.text)
+        found = decompose(node, reader, measures, keys, sets, support, fragment.text)
+        cost.measures(measures.all())
+        cost.where(found.where or Always(True))
+        return found
 
     return _fragment(fragment, Form.CONDITION, scope, build)
 
 
-def _key(fragment: Fragment, scope: Scope, bounded: Unit) -> GroupKey:
-    found = simplest(_fragment(fragment, Form.EXPRESSION, scope, expression))
+def _key(fragment: Fragment, scope: Scope, bounded: Unit, cost: RowCost) -> GroupKey:
+    def build(node: exp.Expr, reader: Reader) -> Expression:
+        key = simplest(expression(node, reader))
+        cost.key(key)
+        return key
+
+    found = _fragment(fragment, Form.EXPRESSION, scope, build)
     if base_type(found.type_name) in FLOATS and isinstance(found, ColumnRef):
         raise NotAnswered(
             f'"{found.name}" is a floating-point column and makes no groups',
@@ -213,10 +228,10 @@ def constant_per_unit(column: ColumnRef, scope: Scope, bounded: Unit) -> bool:
     A column of a joined table follows from the columns that it is joined on. What is declared of a table whose units
     are its rows says nothing about those of the table that it is joined to.
     """
-    if bounded.column is None or root(scope, column) in {root(scope, part) for part in bounded.column}:
+    if bounded.column is None or root(scope.sources, column) in {root(scope.sources, part) for part in bounded.column}:
         return True
     joined = scope.sources[column.source]
-    own = joined.relation.kind is Kind.PROTECTED and joined.relation.unit_column is not None
+    own = joined.relation.kind is Kind.PROTECTED and not joined.relation.row_unit
     if own and scope.attribute(column).constant_per_unit:
         return True
     return bool(joined.on) and all(constant_per_unit(left, scope, bounded) for left, _ in joined.on)

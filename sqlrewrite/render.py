@@ -1,24 +1,34 @@
-"""Row expressions and predicates as SQL that cannot raise on any data.
+"""Row expressions and predicates as SQL that cannot raise on any data, nor take long on any.
 
 Names are quoted and qualified (``t0``, ``t1``, ... are the sources), every part is in parentheses, every constant is a
 bind parameter with its type. PostgreSQL raises where a number overflows, a float is out of range or a date leaves the
 calendar; here instead
 
-- whole numbers are added and multiplied in int8 where their types show that it cannot overflow, else in numeric;
+- whole numbers are added and multiplied in int8 where their ranges show that it cannot overflow, else in numeric;
 - floats are turned into numeric before arithmetic, and nothing is ever turned into a float;
-- a cast to a narrower type, a moment outside the years 1 to 9999 inside a function, and a numeric without a declared
-  precision beyond 1e100 inside arithmetic give NULL.
+- a cast to a narrower type, a moment outside the years 1 to 9999 inside a function, and a number beyond what
+  arithmetic keeps (``sqlrewrite.guarded``) give NULL.
+
+Every part is a ``Term``, which refuses what is beyond the limits. ``Rendering.failed`` is then the expression that is.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from fractions import Fraction
 
-from sqlrewrite.constant import FLOATS, INTEGERS, NUMBERS, TEXTS, TIMES, base_type, decimal
-from sqlrewrite.errors import NotAnswered
+from mechanisms.errors import Refusal
+from sqlrewrite import guarded
+from sqlrewrite.arithmetic import arithmetic, precise, whole_number, width_bucket
+from sqlrewrite.bounded import Range, of_constant
+from sqlrewrite.catalog import Attribute, Kind
+from sqlrewrite.constant import FLOATS, INTEGERS, NUMBERS, TEXTS, TIMES, base_type, decimal, within
+from sqlrewrite.errors import NotAnswered, OutOfRange
+from sqlrewrite.functions import chosen, function_of, of_one_collation, pattern_cost
+from sqlrewrite.guarded import Use
+from sqlrewrite.limits import CONSTANT_LENGTH, MEMBER_COST, TEXT_LENGTH
 from sqlrewrite.question import (
     AllOf,
     Always,
@@ -29,6 +39,7 @@ from sqlrewrite.question import (
     Cast,
     ColumnRef,
     Compare,
+    Comparison,
     Expression,
     IsNull,
     Like,
@@ -38,8 +49,6 @@ from sqlrewrite.question import (
     Source,
 )
 from sqlrewrite.term import (
-    CALENDAR,
-    INT8,
     MOST_YEARS,
     WIDTHS,
     Form,
@@ -48,42 +57,56 @@ from sqlrewrite.term import (
     collated,
     form_of,
     joint,
-    narrow,
-    numeric,
     quoted,
     years,
 )
 
-SAME_TYPE = frozenset(
-    {"lower", "upper", "initcap", "btrim", "ltrim", "rtrim", "replace", "left", "right", "substr", "substring", "lpad"}
-    | {"rpad", "reverse", "length", "char_length", "character_length", "octet_length", "concat", "||", "starts_with"}
-    | {"strpos", "date_trunc", "date_part", "extract", "to_char", "date_bin", "isfinite", "make_interval"}
-)
-"""Functions of texts and moments that cannot raise on what reaches them, given literals that the reader has checked."""
+TEXT_BYTES = 4 * CONSTANT_LENGTH
+"""No constant is longer in UTF-8: a longer text is equal to none."""
+_HASHED_MEMBERS = 9  # from so many on PostgreSQL hashes a list, and what is looked up in it
+_WHOLE = re.compile(r" *[+-]?[0-9]+ *")
+_NO_NUMBER = re.compile(r" *[+-]?(?:nan|inf|infinity) *", re.IGNORECASE)
 
 
 class Rendering:
     """Writes the parts of one statement; equal constants share one parameter, so that equal texts are equal SQL."""
 
-    __slots__ = ("_known", "_places", "_sources", "parameters")
+    __slots__ = ("_known", "_places", "_sources", "casts", "failed", "parameters")
 
     def __init__(self, sources: Sequence[Source], known: Mapping[Expression, str] | None = None) -> None:
         self._sources = sources
         self._known = known or {}  # expressions that stand under a name already
         self._places: dict[tuple[str | None, str], str] = {}
         self.parameters: list[str | None] = []
+        self.casts: list[str] = []  # the type of each
+        self.failed: Expression | None = None
 
     def bind(self, text: str | None, type_name: str) -> str:
         """A constant as a parameter."""
         known = self._places.get((text, type_name))
         if known is None:
             self.parameters.append(text)
+            self.casts.append(cast_type(type_name))
             known = self._places[text, type_name] = f"${len(self.parameters)}::{cast_type(type_name)}"
         return known
 
     def number(self, value: int | Decimal, type_name: str) -> str:
         """A number as a parameter."""
         return self.bind(format(value, "f") if isinstance(value, Decimal) else str(value), type_name)
+
+    def exact(self, term: Term, of: Expression | None = None) -> Term:
+        """A number as numeric, within its range; ``of`` may be the column that it is."""
+        if isinstance(of, Literal) and term.form is Form.FLOAT:
+            return Term(
+                f"({term.sql}::numeric)", Form.NUMERIC, 0, term.range, known=term.present, known_cost=term.presence_cost
+            )
+        return guarded.exact(term, self.bind, self.attribute(of))
+
+    def attribute(self, of: Expression | None) -> Attribute | None:
+        """What is declared about a column."""
+        if not isinstance(of, ColumnRef):
+            return None
+        return self._sources[of.source].relation.attributes[of.name]
 
     def tables(self) -> str:
         """FROM: the sources under their aliases."""
@@ -100,22 +123,42 @@ class Rendering:
         return " ".join(parts)
 
     def expression(self, expression: Expression) -> str:
-        """An expression in parentheses."""
-        return self.term(expression).sql
+        """A key, in parentheses."""
+        return self.term(expression, Use.KEY).sql
 
-    def term(self, expression: Expression, inside: bool = False) -> Term:
-        """An expression with its form; ``inside`` a function its columns are kept away from what would raise."""
+    def unit(self, column: ColumnRef) -> str:
+        """A column that names the privacy unit."""
+        return guarded.unit(self.name(column), column.type_name, self.bind).sql
+
+    def present(self, expression: Expression) -> list[str]:
+        """Conditions that are all true exactly where an expression is not NULL."""
+        return list(self.term(expression, Use.PRESENCE).present)
+
+    def predicate(self, part: Predicate) -> str:
+        """A condition in parentheses."""
+        return self.clause(part).sql
+
+    def term(self, expression: Expression, use: Use = Use.VALUE) -> Term:
+        """An expression with its size, by what it is read for."""
+        try:
+            return self._term(expression, use)
+        except Refusal:
+            self.failed = self.failed or expression
+            raise
+
+    def _term(self, expression: Expression, use: Use) -> Term:
         name = self._known.get(expression)
+        if name is not None and not isinstance(expression, ColumnRef):
+            return guarded.listed(name, expression.type_name)
         if name is not None:
-            base = base_type(expression.type_name)
-            return Term(name, form_of(base), WIDTHS.get(base, 0))
+            return guarded.column(name, expression.type_name, self.attribute(expression), use, self.bind)
         match expression:
             case Literal(None, "unknown"):
-                return Term("NULL", Form.OTHER)
+                return Term("NULL", Form.OTHER, 0, written=True)
             case Literal(text, type_name):
                 return self._literal(text, "text" if type_name == "unknown" else type_name)
-            case ColumnRef():
-                return self._column(expression, inside)
+            case ColumnRef(_, _, type_name):
+                return guarded.column(self.name(expression), type_name, self.attribute(expression), use, self.bind)
             case Case(branches, otherwise, type_name):
                 return self._case(branches, otherwise, type_name)
             case Cast(argument, type_name):
@@ -123,106 +166,180 @@ class Rendering:
             case Call():
                 return self._call(expression)
 
-    def predicate(self, part: Predicate) -> str:
-        """A condition in parentheses."""
+    def clause(self, part: Predicate) -> Term:
+        """A condition with its cost."""
         match part:
-            case Compare(left, op, right):
-                first, second = self._comparable(left, right)
-                return f"({first} {op.value} {second})"
-            case Among(argument, values):
-                if not values:
-                    return "(false)"
-                return f"({self.expression(argument)} IN ({', '.join(self.expression(value) for value in values)}))"
-            case Like(argument, pattern, fold_case):
-                if re.search(r"(?<!\\)(?:\\\\)*\\$", pattern.text or ""):
-                    raise NotAnswered("a LIKE pattern ends with a backslash", hint="write the backslash twice")
-                word = "ILIKE" if fold_case else "LIKE"
-                return f"({collated(self.expression(argument))} {word} {self.bind(pattern.text, 'text')})"
+            case Compare():
+                return self._compare(part)
+            case Among():
+                return self._among(part)
+            case Like():
+                return self._like(part)
             case IsNull(argument):
-                return f"({self.expression(argument)} IS NULL)"
+                term = self.term(argument, Use.PRESENCE)
+                return Term(f"({term.sql} IS NULL)", Form.OTHER, term.cost + 1)
             case Always(value):
-                return "(true)" if value else "(false)"
+                return Term("(true)" if value else "(false)", Form.OTHER, 0)
             case Not(inner):
-                return f"(NOT {self.predicate(inner)})"
+                term = self.clause(inner)
+                return Term(f"(NOT {term.sql})", Form.OTHER, term.cost + 1)
             case AllOf(parts):
-                return f"({' AND '.join(self.predicate(inner) for inner in parts) or 'true'})"
+                return self._connected(" AND ", parts, "true")
             case AnyOf(parts):
-                return f"({' OR '.join(self.predicate(inner) for inner in parts) or 'false'})"
+                return self._connected(" OR ", parts, "false")
+
+    def _connected(self, word: str, parts: Sequence[Predicate], nothing: str) -> Term:
+        terms = [self.clause(inner) for inner in parts]
+        sql = f"({word.join(term.sql for term in terms) or nothing})"
+        return Term(sql, Form.OTHER, sum(term.cost + 1 for term in terms))
+
+    def _compare(self, part: Compare) -> Term:
+        left, op, right = part.left, part.op, part.right
+        equality = op in (Comparison.EQ, Comparison.NE)
+        if isinstance(left, ColumnRef) and isinstance(right, Literal) and equality and left not in self._known:
+            attribute = self.attribute(left)
+            if base_type(left.type_name) in TEXTS and guarded.text_length(left.type_name, attribute)[1]:
+                value = self.term(right)
+                sql = f"({self.name(left)} {op.value} {value.sql})"
+                bytewise = attribute is not None and attribute.bytewise  # then lengths are compared first
+                sql = sql if bytewise else self._short(left, sql, op is Comparison.NE)
+                return Term(sql, Form.OTHER, 10 + value.length // 8)
+        first, second = self.comparable(left, right)
+        longest = max(first.length, second.length) // 8 if base_type(left.type_name) in TEXTS else 0
+        return Term(f"({first.sql} {op.value} {second.sql})", Form.OTHER, first.cost + second.cost + 5 + longest)
+
+    def _among(self, part: Among) -> Term:
+        if not part.values:
+            return Term("(false)", Form.OTHER, 0)
+        column, cost = part.argument, MEMBER_COST * len(part.values) + 5
+        text = isinstance(column, ColumnRef) and base_type(column.type_name) in TEXTS and column not in self._known
+        if isinstance(column, ColumnRef) and text and guarded.text_length(column.type_name, self.attribute(column))[1]:
+            values = [self.term(value) for value in part.values]
+            sql = f"({self.name(column)} IN ({', '.join(value.sql for value in values)}))"
+            attribute = self.attribute(column)
+            if len(values) >= _HASHED_MEMBERS or attribute is None or not attribute.bytewise:
+                sql = self._short(column, sql, False)
+            return Term(sql, Form.OTHER, cost + 5 + sum(value.length // 16 for value in values))
+        term = self.term(column, Use.COMPARISON)
+        members = [self._beside(value, term) for value in part.values]
+        cost += term.cost + sum(member.length // 16 for member in members)
+        return Term(f"({term.sql} IN ({', '.join(member.sql for member in members)}))", Form.OTHER, cost)
+
+    def _short(self, column: ColumnRef, sql: str, otherwise: bool) -> str:
+        """A comparison with constants, which a text that is longer than all of them need not be read for."""
+        most = self.bind(str(TEXT_BYTES), "int4")
+        longer = f"(pg_catalog.octet_length({self.name(column)}) > {most})"
+        return f"(CASE WHEN {longer} THEN {str(otherwise).lower()} ELSE {sql} END)"
+
+    def _like(self, part: Like) -> Term:
+        term = self.term(part.argument, Use.COMPARISON)
+        word = "ILIKE" if part.fold_case else "LIKE"
+        cost = pattern_cost(part.pattern.text or "", term, part.fold_case)
+        return Term(f"({collated(term.sql)} {word} {self.bind(part.pattern.text, 'text')})", Form.OTHER, cost)
 
     def _pair(self, left: ColumnRef, right: str) -> str:
         """Under a collation that takes 'a' for 'A' a key that is unique byte by byte would match twice."""
-        one, other = self._name(left), right
+        one, other = self.name(left), right
+        if self._sources[left.source].relation.kind is Kind.PROTECTED:
+            one = guarded.joined(one, left.type_name, self.bind)
         if base_type(left.type_name) in TEXTS:
             one, other = collated(one), collated(other)
         return f"({one} = {other})"
 
-    def _name(self, column: ColumnRef) -> str:
-        return f"t{column.source}.{quoted(column.name)}"
+    def name(self, column: ColumnRef) -> str:
+        """A column under the alias of its table."""
+        return self._known.get(column) or f"t{column.source}.{quoted(column.name)}"
 
     def _literal(self, text: str | None, type_name: str) -> Term:
-        base = base_type(type_name)
-        most = 0
-        if base in INTEGERS:
-            most = abs(int(text)) if text is not None else 0
-        return Term(self.bind(text, type_name), form_of(base), most)
-
-    def _column(self, column: ColumnRef, inside: bool) -> Term:
-        name, base = self._name(column), base_type(column.type_name)
-        term = Term(name, form_of(base), WIDTHS.get(base, 0))
-        if not inside or self._sources[column.source].relation.attributes[column.name].checked:
-            return term
-        if base in CALENDAR:
-            low, high = (self.bind(end, base) for end in CALENDAR[base])
-            return Term(f"(CASE WHEN ({name} >= {low}) AND ({name} <= {high}) THEN {name} END)", Form.OTHER)
-        if base == "numeric" and not narrow(column.type_name):
-            low, high = (self.bind(end, "numeric") for end in ("-1e100", "1e100"))
-            return Term(f"(CASE WHEN ({name} >= {low}) AND ({name} <= {high}) THEN {name} END)", Form.NUMERIC)
-        return term
+        base, known = base_type(type_name), Range(Fraction(0), Fraction(0))
+        if base in NUMBERS and text is not None:
+            value = decimal(Literal(text, base))
+            if value is None:
+                raise OutOfRange(
+                    "numeric value out of range: the constant is no finite number of up to 400 digits",
+                    hint="write a smaller number",
+                )
+            known = of_constant(value)
+            inside = _WHOLE.fullmatch(text) and known.fits(WIDTHS[base]) if base in INTEGERS else within(value, base)
+            if not inside:
+                raise OutOfRange(f"the constant is out of the range of {base}", hint="write another number")
+        if len(text or "") > CONSTANT_LENGTH:
+            raise OutOfRange(
+                f"a constant has at most {CONSTANT_LENGTH} characters", hint="compare the beginning: left(x, 100)"
+            )
+        size = known if base in NUMBERS else None
+        present = None if text is None else ()
+        return Term(self.bind(text, type_name), form_of(base), 0, size, len(text or ""), True, present)
 
     def _case(self, branches: Sequence[tuple[Predicate, Expression]], otherwise: Expression, type_name: str) -> Term:
-        terms = self._alike([*(then for _, then in branches), otherwise])
-        whens = " ".join(
-            f"WHEN {self.predicate(when)} THEN {term.sql}" for (when, _), term in zip(branches, terms, strict=False)
-        )
-        form, most = joint(terms)
-        sql = f"(CASE {whens} ELSE {terms[-1].sql} END)"
+        parts = [*(then for _, then in branches), otherwise]
+        terms, conditions = self._alike(parts), [self.clause(when) for when, _ in branches]
+        whens = " ".join(f"WHEN {when.sql} THEN {term.sql}" for when, term in zip(conditions, terms, strict=False))
+        sql, form = f"(CASE {whens} ELSE {terms[-1].sql} END)", joint(terms)
         if form is Form.OTHER:
-            sql = _of_one_collation(f"({sql}::{cast_type(type_name)})", [*(then for _, then in branches), otherwise])
-        return Term(sql, form, most)
+            sql = of_one_collation(f"({sql}::{cast_type(type_name)})", parts)
+        return chosen(sql, form, terms, sum(when.cost + 1 for when in conditions))
 
     def _alike(self, parts: Sequence[Expression]) -> list[Term]:
         """Terms that PostgreSQL may choose between without turning a numeric into a float."""
-        terms = [self.term(part, inside=True) for part in parts]
-        form, _ = joint([t for t, part in zip(terms, parts, strict=True) if part != Literal(None, part.type_name)])
+        terms = [self.term(part) for part in parts]
+        form = joint([t for t, part in zip(terms, parts, strict=True) if part != Literal(None, part.type_name)])
         if form is Form.OTHER:
-            return [term if term.form is Form.OTHER else Term("NULL", Form.OTHER) for term in terms]
-        kind = {Form.WHOLE: "int8", Form.NUMERIC: "numeric", Form.FLOAT: "float8"}[form]
-        return [Term(f"({term.sql}::{kind})", form, term.most) for term in terms]
+            return [term if term.form is Form.OTHER else Term("NULL", Form.OTHER, 0, written=True) for term in terms]
+        if form is Form.NUMERIC:
+            terms = [self.exact(term, part) for term, part in zip(terms, parts, strict=True)]
+            return [Term(f"({term.sql}::numeric)", form, term.cost, term.range) for term in terms]
+        kind = {Form.WHOLE: "int8", Form.FLOAT: "float8"}[form]
+        known = [None if form is Form.FLOAT else term.range for term in terms]
+        return [Term(f"({t.sql}::{kind})", form, t.cost + 1, r) for t, r in zip(terms, known, strict=True)]
 
-    def _comparable(self, left: Expression, right: Expression) -> tuple[str, str]:
-        first, second = self.term(left), self.term(right)
+    def _beside(self, value: Literal, term: Term) -> Term:
+        """A constant that is compared with a term; only there it may be infinite, or as large as a float."""
+        number = base_type(value.type_name) in NUMBERS
+        if number and _NO_NUMBER.fullmatch(value.text or "") and base_type(value.type_name) not in INTEGERS:
+            return Term(self.bind(value.text, value.type_name), form_of(base_type(value.type_name)), 5)
+        if (
+            term.form is Form.FLOAT
+            and base_type(value.type_name) in ("numeric", *FLOATS)
+            and decimal(value) is not None
+        ):
+            kind = "real" if value.type_name == "real" else "double precision"
+            if not within(decimal(value) or Decimal(0), kind):
+                raise OutOfRange(f"the constant is out of the range of {kind}", hint="write another number")
+            return Term(self.bind(value.text, kind), Form.FLOAT, 5)
+        literal = self.term(value)
+        if not number and 0 < term.length <= literal.length and term.length >= TEXT_LENGTH:
+            raise OutOfRange(
+                f"of a text {term.length} characters count, and the constant has more",
+                hint="compare the beginning: left(x, 100)",
+            )
+        return literal
+
+    def comparable(self, left: Expression, right: Expression) -> tuple[Term, Term]:
+        """Two sides of a comparison that is total."""
+        first = self.term(left, Use.COMPARISON)
+        second = self._beside(right, first) if isinstance(right, Literal) else self.term(right, Use.COMPARISON)
         if {first.form, second.form} == {Form.NUMERIC, Form.FLOAT} and not isinstance(right, Literal):
-            first, second = numeric(first), numeric(second)
+            first, second = self.exact(first, left), self.exact(second, right)
         elif first.form is Form.NUMERIC and second.form is Form.FLOAT:
-            second = numeric(second)
+            second = Term(f"({second.sql}::numeric)", Form.NUMERIC, 5)
         if base_type(left.type_name) in TEXTS and not (isinstance(left, Literal) or isinstance(right, Literal)):
-            return collated(first.sql), collated(second.sql)
-        return first.sql, second.sql
+            first, second = (Term(collated(t.sql), t.form, t.cost, None, t.length) for t in (first, second))
+        return first, second
 
     def _cast(self, argument: Expression, type_name: str) -> Term:
         source, target = base_type(argument.type_name), base_type(type_name)
-        term = self.term(argument, inside=True)
+        term = self.term(argument)
         if target in FLOATS and source in NUMBERS:
-            return term if term.form is Form.FLOAT else numeric(term)
+            return term if term.form is Form.FLOAT else self.exact(term, argument)
         if source in NUMBERS and target in INTEGERS:
-            return self._whole(term, target)
+            return whole_number(term, target, self)
         if source in NUMBERS and target == "numeric":
-            return self._precise(numeric(term), type_name)
+            return precise(self.exact(term, argument), type_name, self)
         total = (
             (source in TEXTS and target in TEXTS)
             or (source in TIMES and target in (*TIMES, *TEXTS))
             or (source == "boolean" and target in ("integer", *TEXTS))
-            or (source == "integer" and target == "boolean")
             or (source in (*INTEGERS, "numeric") and target in TEXTS)
             or source == target
         )
@@ -230,55 +347,30 @@ class Rendering:
             raise NotAnswered(
                 f"a cast from {source} to {target} may fail on data", hint="write the condition on the column itself"
             )
-        return Term(f"({term.sql}::{cast_type(type_name)})", form_of(target), WIDTHS.get(target, 0))
-
-    def _whole(self, term: Term, target: str) -> Term:
-        width = WIDTHS[target]
-        if term.form is Form.WHOLE and term.most < width:
-            return Term(f"({term.sql}::{target})", Form.WHOLE, term.most)
-        kind = {Form.WHOLE: "int8", Form.NUMERIC: "numeric", Form.FLOAT: "float8"}[term.form]
-        # A float next to 2^63 is already outside.
-        low, high = (-width, width - 1) if width < 2**63 or kind != "float8" else (-92 * 10**17, 92 * 10**17)
-        inside = f"({term.sql} >= {self.number(low, kind)}) AND ({term.sql} <= {self.number(high, kind)})"
-        return Term(f"(CASE WHEN {inside} THEN ({term.sql}::{target}) END)", Form.WHOLE, width)
-
-    def _precise(self, term: Term, type_name: str) -> Term:
-        declared = re.fullmatch(r"numeric\((\d+)(?:,(-?\d+))?\)", type_name.replace(" ", ""))
-        if declared is None:
-            return term
-        precision, scale = int(declared[1]), int(declared[2] or 0)
-        most = Decimal(10**precision - 1).scaleb(-scale)
-        inside = f"({term.sql} >= {self.number(-most, 'numeric')}) AND ({term.sql} <= {self.number(most, 'numeric')})"
-        return Term(f"(CASE WHEN {inside} THEN ({term.sql}::{type_name}) END)", Form.NUMERIC)
+        sql, written = f"({term.sql}::{cast_type(type_name)})", source in TEXTS and term.written
+        known = Range(Fraction(0), Fraction(1)) if target == "integer" else None
+        length = term.length if source in TEXTS else 100
+        return Term(sql, form_of(target), term.cost + (2 if written else 40), known, length, written)
 
     def _call(self, call: Call) -> Term:
         function, parts = call.function, call.arguments
         if function in ("coalesce", "greatest", "least"):
             terms = self._alike(parts)
-            form, most = joint(terms)
             sql = f"({function}({', '.join(term.sql for term in terms)}))"
-            return Term(_of_one_collation(sql, parts), form, most)
+            return chosen(of_one_collation(sql, parts), joint(terms), terms, len(terms))
         if function == "nullif" and len(parts) == 2:
-            first = self.term(parts[0], inside=True)
-            left, right = self._comparable(parts[0], parts[1])
-            return Term(f"(CASE WHEN ({left} = {right}) THEN NULL ELSE {first.sql} END)", first.form, first.most)
+            first, (left, right) = self.term(parts[0]), self.comparable(parts[0], parts[1])
+            sql = f"(CASE WHEN ({left.sql} = {right.sql}) THEN NULL ELSE {first.sql} END)"
+            cost = first.cost + left.cost + right.cost + 5
+            return Term(sql, first.form, cost, first.range, first.length, first.written)
+        terms = [self.term(part) for part in parts]
         if function == "width_bucket":
-            return self._width_bucket(parts)
-        terms = [self.term(part, inside=True) for part in parts]
-        if all(term.form is not Form.OTHER for term in terms) and function not in ("to_char",):
-            return self._arithmetic(function, parts, terms, base_type(call.type_name))
+            return width_bucket(parts, terms, self)
+        if all(term.form is not Form.OTHER for term in terms):
+            return arithmetic(function, parts, terms, base_type(call.type_name), self)
         if function in ("+", "-") and len(parts) == 2:
             return self._shift(call, terms)
-        if function not in SAME_TYPE:
-            raise NotAnswered(
-                f"the function {function} is not answered", hint="use it on the answer, around the question"
-            )
-        arguments = ", ".join(term.sql for term in terms)
-        form = form_of(base_type(call.type_name))
-        if function == "||":
-            return Term(f"({' || '.join(term.sql for term in terms)})", Form.OTHER)
-        most = WIDTHS["integer"] if form is Form.WHOLE else 0
-        return Term(f"(pg_catalog.{quoted(function)}({arguments}))", form, most)
+        return function_of(call, terms)
 
     def _shift(self, call: Call, terms: Sequence[Term]) -> Term:
         """A moment moved by a constant, or the days between two."""
@@ -295,74 +387,6 @@ class Rendering:
         if years(call) > MOST_YEARS:
             raise NotAnswered("a date is moved too far", hint=f"move it by less than {MOST_YEARS} years")
         form = form_of(base_type(call.type_name))
-        return Term(f"({terms[0].sql} {call.function} {terms[1].sql})", form, 2**31 if form is Form.WHOLE else 0)
-
-    def _width_bucket(self, parts: Sequence[Expression]) -> Term:
-        if len(parts) != 4 or not all(isinstance(part, Literal) for part in parts[1:]):
-            raise NotAnswered("width_bucket needs constant bounds", hint="write width_bucket(x, low, high, count)")
-        low, high, buckets = (decimal(part) if isinstance(part, Literal) else None for part in parts[1:])
-        if low is None or high is None or buckets is None or low == high or not 0 < buckets < 2**31 - 1:
-            raise NotAnswered("width_bucket needs two different bounds and at least one bucket")
-        terms = [self.term(part, inside=True) for part in parts]
-        # The overload that PostgreSQL would choose.
-        exact = terms[0].form is not Form.FLOAT and any(term.form is Form.NUMERIC for term in terms[:3])
-        kind = "numeric" if exact else "float8"
-        value = f"({terms[0].sql}::{kind})"
-        ends = ", ".join(f"({term.sql}::{kind})" for term in terms[1:3])
-        if kind == "float8" and any(math.isinf(float(end)) for end in (low, high)):
-            raise NotAnswered("the bounds of width_bucket are too large", hint="write smaller numbers")
-        # NaN raises in width_bucket.
-        if terms[0].form is not Form.WHOLE:
-            value = f"(CASE WHEN ({value} <> {self.bind('NaN', kind)}) THEN {value} END)"
-        return Term(f"(pg_catalog.width_bucket({value}, {ends}, ({terms[3].sql}::int4)))", Form.WHOLE, int(buckets) + 1)
-
-    def _arithmetic(self, function: str, parts: Sequence[Expression], terms: Sequence[Term], result: str) -> Term:
-        whole = all(term.form is Form.WHOLE for term in terms)
-        if function in ("+", "-", "*") and len(terms) in (1, 2):
-            if len(terms) == 1:
-                terms = [Term(self.number(0, "int8"), Form.WHOLE, 0), *terms]
-            most = terms[0].most * terms[1].most if function == "*" else terms[0].most + terms[1].most
-            if whole and most <= INT8:
-                return Term(f"(({terms[0].sql}::int8) {function} ({terms[1].sql}::int8))", Form.WHOLE, most)
-            left, right = (numeric(term).sql for term in terms)
-            return Term(f"({left} {function} {right})", Form.NUMERIC)
-        if function in ("/", "%", "div", "mod") and len(terms) == 2:
-            return self._division(function, parts[1], terms, whole, result)
-        if function == "abs" and len(terms) == 1:
-            if whole and terms[0].most <= INT8:
-                return Term(f"(pg_catalog.abs({terms[0].sql}::int8))", Form.WHOLE, terms[0].most)
-            return Term(f"(pg_catalog.abs({numeric(terms[0]).sql}))", Form.NUMERIC)
-        if function in ("round", "trunc", "floor", "ceil", "ceiling", "sign") and len(terms) == 1:
-            if terms[0].form is Form.FLOAT and function == "round":  # halves go to the even number there
-                return Term(f"(pg_catalog.round({terms[0].sql}::float8))", Form.FLOAT)
-            return Term(f"(pg_catalog.{function}({numeric(terms[0]).sql}))", Form.NUMERIC)
-        if function in ("round", "trunc") and len(terms) == 2 and isinstance(parts[1], Literal):
-            places = decimal(parts[1])
-            if places is None or abs(places) > 100 or places != int(places):
-                raise NotAnswered(f"{function} takes up to 100 places")
-            return Term(f"(pg_catalog.{function}({numeric(terms[0]).sql}, {terms[1].sql}))", Form.NUMERIC)
-        raise NotAnswered(f"the function {function} is not answered", hint="use it on the answer, around the question")
-
-    def _division(self, function: str, by: Expression, terms: Sequence[Term], whole: bool, result: str) -> Term:
-        divisor = decimal(by) if isinstance(by, Literal) else None
-        if divisor is None or abs(divisor) < Decimal("1e-50"):
-            raise NotAnswered(
-                "a division inside the question is by a constant other than zero",
-                hint="divide the aggregates instead: sum(a) / sum(b)",
-            )
-        native = whole and abs(divisor) > 1 and function in ("/", "%")
-        if native:
-            most = terms[0].most if function == "/" else int(abs(divisor))
-            return Term(f"(({terms[0].sql}::int8) {function} ({terms[1].sql}::int8))", Form.WHOLE, most)
-        left, right = (numeric(term).sql for term in terms)
-        if function in ("%", "mod"):
-            return Term(f"(pg_catalog.mod({left}, {right}))", Form.NUMERIC)
-        if function == "div" or result in INTEGERS:
-            return Term(f"(pg_catalog.div({left}, {right}))", Form.NUMERIC)
-        return Term(f"({left} / {right})", Form.NUMERIC)
-
-
-def _of_one_collation(sql: str, parts: Sequence[Expression]) -> str:
-    """Columns of two collations have none together, which PostgreSQL says only once it compares a row."""
-    several = sum(base_type(part.type_name) in TEXTS and not isinstance(part, Literal) for part in parts) > 1
-    return collated(sql) if several else sql
+        known = Range(Fraction(-(10**7)), Fraction(10**7)) if form is Form.WHOLE else None
+        cost = terms[0].cost + terms[1].cost + 30
+        return Term(f"({terms[0].sql} {call.function} {terms[1].sql})", form, cost, known)

@@ -22,6 +22,7 @@ from sqlrewrite.question import (
     Source,
     Statistic,
 )
+from sqlrewrite.unit import has_parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +45,12 @@ def sensitivity(question: Question) -> Contribution:
     unit, provided that keys declared constant for a unit are so. A row lies in one cell of each grouping set.
     """
     spread = [groups_per_unit(question, keys) for keys in question.sets]
-    if any(column.source != 0 for column in question.unit.column or ()):
+    if has_parts(question):
         # Rows of a child table may be units of their own: one of them can push another group of its person out.
         loose = [any(not question.keys[key].constant_per_unit for key in keys) for keys in question.sets]
         spread = [max(2, groups) if spreads else groups for groups, spreads in zip(spread, loose, strict=True)]
-    moves = tuple(_statistic(question, statistic) for statistic in question.statistics)
+    # What no unit moves (sum(x * 0)) is said to move by one: noise is made for a unit that can be seen.
+    moves = tuple(max(1, _statistic(question, statistic)) for statistic in question.statistics)
     return Contribution(max(spread), sum(spread), moves)
 
 

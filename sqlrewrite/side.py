@@ -11,13 +11,14 @@ from sqlrewrite.aggregate import SPREADS, Measures, count, filtered, nullable, s
 from sqlrewrite.allow import construct, refused
 from sqlrewrite.catalog import Kind
 from sqlrewrite.constant import CASTS, INTEGERS, NUMBERS, base_type, decimal
-from sqlrewrite.errors import NotAnswered
+from sqlrewrite.errors import NotAnswered, OutOfRange
 from sqlrewrite.expression import Reader
 from sqlrewrite.linear import Linear
 from sqlrewrite.parse import bare, position
 from sqlrewrite.question import ColumnRef, GroupKey, Literal
 
 MINUS = Fraction(-1)
+MOST_BITS = 1400  # of a coefficient: some 400 digits
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,19 @@ class Side:
 
 def side(node: exp.Expr, reader: Reader, measures: Measures, keys: tuple[GroupKey, ...]) -> Side | None:
     """What an expression over aggregates says; None where it is the constant NULL."""
+    found = _side(node, reader, measures, keys)
+    for form in (found.form, found.over) if found is not None else ():
+        numbers = () if form is None else (*form.terms.values(), *form.keys.values(), form.constant)
+        if any(max(n.numerator.bit_length(), n.denominator.bit_length()) > MOST_BITS for n in numbers):
+            raise OutOfRange(
+                "numeric value out of range: the constants of this condition have too many digits",
+                hint="write smaller numbers",
+                position=position(node),
+            )
+    return found
+
+
+def _side(node: exp.Expr, reader: Reader, measures: Measures, keys: tuple[GroupKey, ...]) -> Side | None:
     known = reader.constant(node)
     if known is not None:
         return _constant(known, node, reader)

@@ -1,4 +1,4 @@
-"""FROM: the protected table, what is joined to it, and whose contribution is bounded.
+"""FROM: the protected table, and what is joined to it.
 
 A join never multiplies the rows of what stands before it: on the new side its columns are unique (the key of a public
 table) or are what a declared foreign key points to. So one row of the protected table stays one row.
@@ -17,8 +17,9 @@ from sqlrewrite.constant import INTEGERS, base_type
 from sqlrewrite.derived import Build, Level, Resolve, Scopes, Table, Written, written
 from sqlrewrite.errors import NotAnswered, UnknownColumn
 from sqlrewrite.parse import Parsed, bare, conjuncts, identifier, position
-from sqlrewrite.question import ColumnRef, Source, Unit
+from sqlrewrite.question import ColumnRef, Source
 from sqlrewrite.scope import Parameters, Scope
+from sqlrewrite.unit import with_paths
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,60 +43,10 @@ def source(
     from_ = written(parsed.root, catalog, resolve)
     if all(table.relation.kind is Kind.PUBLIC for table in from_.tables):
         raise NotAnswered("there is no protected table here", hint="PostgreSQL answers public tables without noise")
-    return _joined(from_, parameters, build, where)
+    return _joined(from_, catalog, parameters, build, where)
 
 
-def unit(scope: Scope) -> Unit:
-    """Whose rows are bounded together: the unit of the last protected table in the chain of foreign keys."""
-    holder, columns = 0, _own_unit(scope, 0)
-    declared = bool(columns)
-    for place, joined in enumerate(scope.sources):
-        if place == 0 or joined.relation.kind is not Kind.PROTECTED:
-            continue
-        if any(left.source != holder for left, _ in joined.on):
-            raise NotAnswered(
-                "a protected table is joined to another than the one that leads to the privacy unit",
-                hint="join along one chain of foreign keys",
-            )
-        parents = _own_unit(scope, place) or tuple(scope.ref(place, name) for _, name in joined.on)
-        if declared and {root(scope, column) for column in columns} != {root(scope, column) for column in parents}:
-            raise NotAnswered(
-                f"{scope.sources[holder].relation.qualified} and {joined.relation.qualified} have different units",
-                hint="ask about one of the two tables",
-            )
-        holder, columns = place, columns if declared else parents
-        declared = declared or joined.relation.unit_column is not None
-    relation = scope.sources[holder].relation
-    if not columns:
-        return Unit()
-    own = scope.sources[columns[0].source].relation
-    bounds = own if own.unit_column is not None else relation
-    return Unit(columns, bounds.max_groups, bounds.max_rows)
-
-
-def is_unit(scope: Scope, bounded: Unit, column: ColumnRef) -> bool:
-    """Whether counting the distinct values of a column counts privacy units."""
-    if bounded.column is None:
-        return False
-    return {root(scope, part) for part in bounded.column} == {root(scope, column)}
-
-
-def _own_unit(scope: Scope, place: int) -> tuple[ColumnRef, ...]:
-    column = scope.sources[place].relation.unit_column
-    return () if column is None else (scope.ref(place, column),)
-
-
-def root(scope: Scope, column: ColumnRef) -> ColumnRef:
-    """The first of the columns that a join makes equal."""
-    joined = scope.sources[column.source]
-    if not joined.outer or joined.relation.kind is Kind.PROTECTED:  # a foreign key finds its row, or is NULL
-        for left, name in joined.on:
-            if name == column.name and base_type(left.type_name) == base_type(column.type_name):
-                return root(scope, left)
-    return column
-
-
-def _joined(from_: Written, parameters: Parameters, build: Build, where: Sequence[exp.Expr]) -> From:
+def _joined(from_: Written, catalog: Catalog, parameters: Parameters, build: Build, where: Sequence[exp.Expr]) -> From:
     """The tables in an order in which none multiplies rows: the written one, or another for plain joins."""
     tables = from_.tables
     pairs, rest, merged = _conditions(from_, parameters, build)
@@ -114,7 +65,8 @@ def _joined(from_: Written, parameters: Parameters, build: Build, where: Sequenc
             continue
         order, why = _order(first, tables, pairs, movable)
         if order is not None:
-            scopes = Scopes(from_, _sources(order, tables, pairs), order, parameters, merged, build)
+            sources = with_paths(_sources(order, tables, pairs), catalog)
+            scopes = Scopes(from_, sources, order, parameters, merged, build)
             conditions = tuple((part, scopes.of(level)) for part, level in rest)
             return From(scopes.of(from_.levels[-1]), conditions, frozenset(joining))
         refusal = refusal or why

@@ -1,4 +1,9 @@
-"""Pieces of generated SQL: a number knows how it is held, a moment how far its constants move it."""
+"""Pieces of generated SQL, each with its public size: a range and digits for numbers, a length for texts, a cost.
+
+*Guarantee*: there is no ``Term`` beyond the limits: the constructor refuses. Sizes follow from types, declared bounds
+and constants only. A number of up to ``MOST_DIGITS`` digits cannot overflow in ``numeric``, nor (``Form.WHOLE``) in
+int8, and costs a bounded time in each operation; so a statement that was planned neither fails nor dwells on a row.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from sqlrewrite.bounded import Range, of_type, union
 from sqlrewrite.constant import FLOATS, INTEGERS
+from sqlrewrite.errors import OutOfRange, TooComplex
+from sqlrewrite.limits import MOST_COST, MOST_DIGITS
 from sqlrewrite.question import Call, Case, Cast, Expression, Literal
 
 INT8 = 2**63 - 1
@@ -32,11 +40,53 @@ class Form(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A piece of SQL; ``most`` bounds the magnitude of a whole number, by type alone."""
+    """A piece of SQL that is evaluated for a row.
+
+    ``range`` is that of a number; None for other types, for a float, and for a column that is only compared.
+    ``length`` is the most characters of a text, ``written`` whether all of them come from columns of text and
+    constants. ``cost`` is in units of ``sqlrewrite.limits``. ``known`` tells more cheaply than the term itself, at
+    ``known_cost``, whether it is NULL.
+    """
 
     sql: str
     form: Form
-    most: int = 0
+    cost: int
+    range: Range | None = None
+    length: int = 0
+    written: bool = False
+    known: tuple[str, ...] | None = None
+    known_cost: int = 0
+
+    @property
+    def presence_cost(self) -> int:
+        """Of the conditions of ``present``."""
+        return self.cost + 1 if self.known is None else self.known_cost
+
+    @property
+    def present(self) -> tuple[str, ...]:
+        """Conditions that are all true exactly where the term is not NULL."""
+        return (f"({self.sql} IS NOT NULL)",) if self.known is None else self.known
+
+    def __post_init__(self) -> None:
+        if self.range is not None and self.range.digits > MOST_DIGITS:
+            raise too_many_digits(self.range)
+        if self.cost > MOST_COST:
+            raise too_costly()
+
+
+def too_many_digits(found: Range) -> OutOfRange:
+    return OutOfRange(
+        f"numeric value out of range: it may have {found.digits} digits, and a row's numbers have at most"
+        f" {MOST_DIGITS}",
+        hint="use smaller constants or fewer factors, or cut the factors first: round(x, 2), x::integer",
+    )
+
+
+def too_costly() -> TooComplex:
+    return TooComplex(
+        "the statement is too complex: it would do too much work for each row",
+        hint="ask in several questions; shorten lists and CASE, or join a public table that holds the values",
+    )
 
 
 def quoted(name: str) -> str:
@@ -84,18 +134,17 @@ def form_of(base: str) -> Form:
     return Form.NUMERIC if base == "numeric" else Form.OTHER
 
 
-def numeric(term: Term) -> Term:
-    return term if term.form is Form.NUMERIC else Term(f"({term.sql}::numeric)", Form.NUMERIC)
-
-
-def joint(terms: Sequence[Term]) -> tuple[Form, int]:
+def joint(terms: Sequence[Term]) -> Form:
+    """The form that several choices have together."""
     forms = {term.form for term in terms}
-    for form in (Form.NUMERIC, Form.FLOAT, Form.WHOLE):
-        if form in forms:
-            return form, max(term.most for term in terms) if form is Form.WHOLE else 0
-    return Form.OTHER, 0
+    return next((form for form in (Form.NUMERIC, Form.FLOAT, Form.WHOLE) if form in forms), Form.OTHER)
+
+
+def joint_range(terms: Sequence[Term]) -> Range | None:
+    known = [term.range for term in terms if term.range is not None]
+    return union(known) if known else None
 
 
 def narrow(type_name: str) -> bool:
-    declared = re.search(r"\((\d+)", type_name)
-    return declared is not None and int(declared[1]) <= 100
+    """Whether a number of this type enters arithmetic as it is."""
+    return of_type(type_name) is not None
