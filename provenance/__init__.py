@@ -8,7 +8,8 @@ One room, four counters, all in PostgreSQL (schema ``provenance``, made by ``mig
   ``Charge`` goes in, and a ``Receipt`` comes out once it is committed; ``chain.py`` notices a ledger that was set back;
 - the **synopses** (``synopses.py``) are what was answered before: the same question again is free;
 - the **releases** (``releases.py``) are the hidden global synopses of views, and what each analyst knows of them;
-  ``plan.py`` says which way to a number costs least now: Reuse, Derive, Refine or Measure.
+  ``plan.py`` says which way to a number costs least now: Reuse, Derive, Refine or Measure; ``snapshots.py`` which
+  releases may be combined.
 
 A charge falls on regions: ``region.py`` and ``extent.py`` say which part of the domain it touches (``reach.py`` reads
 it from a question, ``told.py`` puts it into words), ``overlap.py`` (with ``sweep``, ``clique``, ``colouring``,
@@ -67,8 +68,26 @@ for each data version of each relation: where a unit lies elsewhere, or lay befo
 says nothing of regions falls everywhere. Bounds are computed before the till is locked, for a version of the layer; if
 it is another one at the till, the charge counts in full, and the next one makes up for it. So no interleaving counts
 too little, and a limit refuses only by the best bound that can be found. Views need no regions: all charges of one are
-about the same rows. The members of a coalition add up, and so do deltas. That an attribute is constant in a unit is
-believed as declared; regions that were told apart by it stay apart if the declaration is taken back.
+about the same rows. The members of a coalition add up, and so do deltas, over all regions.
+
+What is protected is a unit with everything that it ever was: neighbours are histories of the database that differ in
+all versions of one unit, whatever was inserted, updated or deleted between questions. A unit is a row from its INSERT
+to its DELETE, or all rows, at all times, with one value of the unit's columns (which are immutable by declaration of
+the unit, and so is the path of foreign keys that leads to it). *Guarantee*: no unit loses more, over all its versions,
+than a balance says. *Proof*: fix a unit u and a layer, that is a relation at one data version. Each question is
+answered on one snapshot; if u has no row there that satisfies its conditions, its answer has the same law without u.
+Otherwise that row lies in the question's region in every column, and so in the separating ones (``reach.separating``).
+In these u has one value at all times of the layer: by the declarations rows stay as they are, or the column is
+immutable; and for a unit of many rows it is constant in it as well. So there is one point of the domain of the
+separating columns that lies in the regions of all questions of the layer that u can change, and what u loses by them
+(the laws compose adaptively: zCDP adds up, and so does epsilon) is at most the largest total over any point, which is
+what the layer counts. Layers add up, because nothing is known of where u was under another data version: a refresh,
+another declaration of how the table changes (``relation.changes``), and another one of what is immutable in a table
+that changes each begin a new one, once something was charged. What is declared and not enforced (``set_changes(...,
+enforce => true)``) is believed: an UPDATE in spite of it is invisible here, and u may then have lost more than is
+counted.
+
+Releases are put together only if they are of the same rows: ``snapshots.py``.
 
 The sum of what the charges count is a running total (``balance``), so a charge costs the same however long the journal
 is, and every charge counts, whoever inserted it. Charges are never changed or removed: a settlement is one row more.

@@ -14,7 +14,7 @@ from decimal import ROUND_DOWN, ROUND_UP, Context, Decimal, Inexact, InvalidOper
 from fractions import Fraction
 
 from mechanisms.loss import Coin, Loss, amount_within, epsilon_of
-from provenance.errors import LimitReached, NotActive, SettlementError
+from provenance.errors import LimitReached, NotActive, SettlementError, paused
 from provenance.model import (
     Account,
     Allocation,
@@ -76,7 +76,7 @@ def epsilon_spent(deployment: Deployment, amount: Decimal) -> Decimal:
 def remaining(deployment: Deployment, analyst: Analyst, balances: Balances) -> Remaining:
     """What is left in epsilon, never negative."""
     own, of_table = _limits(deployment, analyst, balances)
-    return Remaining(analyst=_left(deployment, *own), table=_left(deployment, *of_table))
+    return Remaining(left_of(deployment, *own), left_of(deployment, *of_table), of_table[0])
 
 
 def room(deployment: Deployment, analyst: Analyst, balances: Balances) -> Room:
@@ -87,7 +87,7 @@ def room(deployment: Deployment, analyst: Analyst, balances: Balances) -> Room:
     both = _limits(deployment, analyst, balances)
     return Room(
         whole=min(_within(deployment, most, spent) for most, spent in both),
-        half=min(_within(deployment, most - _left(deployment, most, spent) / 2, spent) for most, spent in both),
+        half=min(_within(deployment, most - left_of(deployment, most, spent) / 2, spent) for most, spent in both),
     )
 
 
@@ -132,6 +132,8 @@ def admit(
     """
     if not analyst.active:
         raise not_active(analyst.name)
+    if analyst.paused:
+        raise paused(analyst.name)
     if asked.coin is not deployment.coin:
         raise ValueError(f"a loss in {asked.coin.value} cannot be charged to a ledger in {deployment.coin.value}")
     if not (asked.amount.is_finite() and asked.delta.is_finite()) or asked.amount < 0 or asked.delta < 0:
@@ -145,10 +147,10 @@ def admit(
     over = EXACT.subtract(EXACT.add(before.amount, more), max(before.amount, worth(deployment, own)))
     group, most = balances.coalition, grown(deployment, deployment.epsilon)
     if group is None:
-        _after(deployment, most, balances.table, lost, of_table, "the protected database")
+        _after(deployment, most, balances.table, lost, of_table, "the protected database", shared=True)
     else:
         # Others may have paid for what the group learns now, so that it counts as the analyst's (DProvDB, section 7).
-        group = _after(deployment, most, group, asked, more, f'the coalition of analyst "{analyst.name}"')
+        group = _after(deployment, most, group, asked, more, f'the coalition of analyst "{analyst.name}"', shared=True)
     after = {id_: _view_after(deployment, balances.views[id_], lost) for id_, lost in (views or {}).items()}
     return Balances(
         analyst=_moved(balances.analyst, more, asked.delta),
@@ -169,8 +171,8 @@ def _limited_after(
         one = limited.get(relation)
         if one is not None:
             most, more = grown(deployment, one.epsilon_limit), lost.amount if place else counted
-            spent = _after(deployment, most, Balance(one.spent), asked, more, f"relation {one.label}").amount
-            after[relation] = replace(one, spent=spent)
+            spent = _after(deployment, most, Balance(one.spent), asked, more, f"relation {one.label}", shared=True)
+            after[relation] = replace(one, spent=spent.amount)
     return after
 
 
@@ -229,7 +231,8 @@ def _view_after(deployment: Deployment, view: View, asked: Decimal) -> View:
         # Water-filling: a view loses no more than the protected database does, whose limit was looked at.
         return replace(view, spent=EXACT.add(view.spent, asked))
     most = grown(deployment, view.epsilon_limit)
-    return replace(view, spent=_after(deployment, most, Balance(view.spent), loss, asked, f"view {view.label}").amount)
+    spent = _after(deployment, most, Balance(view.spent), loss, asked, f"view {view.label}", shared=True)
+    return replace(view, spent=spent.amount)
 
 
 def in_proportion(part: Decimal, whole: Decimal, total: Decimal) -> Decimal:
@@ -335,30 +338,32 @@ def _after(
     counted: Decimal,
     whose: str,
     spare: Decimal = Decimal(0),
+    shared: bool = False,
 ) -> Balance:
     """The balance once the loss is counted. Where a limit was lowered below it, nothing more is lost, at no point."""
     after = _moved(balance, counted, asked.delta)
     most = worth(deployment, epsilon)
     # What is above the limit already (it was lowered) takes nothing from what others lend.
     most = EXACT.add(max(most, balance.amount), spare) if spare else most
+    # Of a shared limit a refusal says neither what is left nor how much counts: others move both.
     # A part that asks for nothing passes, even under a limit that was lowered below what is spent.
     if asked.amount and after.amount > most:
         epsilon = epsilon_spent(deployment, most) if spare else epsilon
-        left = _left(deployment, epsilon, balance)
+        left = f", left {shown(left_of(deployment, epsilon, balance), ROUND_DOWN)} of {shown(epsilon)}"
+        counts = f", of which {max(counted, Decimal(0)).normalize():f} count" if counted != asked.amount else ""
         raise LimitReached(
             f"the privacy limit of {whose} is reached",
-            detail=f"asked epsilon {shown(epsilon_spent(deployment, asked.amount))}, left {shown(left, ROUND_DOWN)} "
-            f"of {shown(epsilon)}; asked {asked.amount.normalize():f} {asked.coin.value}"
-            + (f", of which {max(counted, Decimal(0)).normalize():f} count." if counted != asked.amount else "."),
+            detail=f"asked epsilon {shown(epsilon_spent(deployment, asked.amount))}{'' if shared else left}"
+            f"; asked {asked.amount.normalize():f} {asked.coin.value}{'' if shared else counts}.",
             hint="Ask with less accuracy (a larger veil.margin or veil.beta), repeat an earlier question, "
             f"which is free,{_until(deployment)} or have an administrator raise the limit.",
         )
     delta = EXACT.multiply(deployment.payment_delta, Decimal(deployment.periods))
     if asked.delta and after.delta > delta:
-        left = max(Decimal(0), delta - balance.delta)
+        left = "" if shared else f", left {max(Decimal(0), delta - balance.delta)} of {delta}"
         raise LimitReached(
             f"the delta of {whose} is spent",
-            detail=f"asked delta {asked.delta}, left {left} of {delta}.",
+            detail=f"asked delta {asked.delta}{left}.",
             hint="Group by columns with a declared domain: they cost no delta.",
         )
     return after
@@ -372,14 +377,12 @@ def worth(deployment: Deployment, epsilon: Decimal) -> Decimal:
     """What an epsilon is worth in coin, rounded down."""
     if epsilon <= 0:
         return Decimal(0)
-    return (
-        epsilon
-        if deployment.coin is Coin.PURE
-        else amount_within(deployment.coin, epsilon, deployment.conversion_delta)
-    )
+    pure = deployment.coin is Coin.PURE
+    return epsilon if pure else amount_within(deployment.coin, epsilon, deployment.conversion_delta)
 
 
-def _left(deployment: Deployment, epsilon: Decimal, balance: Balance) -> Decimal:
+def left_of(deployment: Deployment, epsilon: Decimal, balance: Balance) -> Decimal:
+    """What is left of an epsilon, never negative."""
     with localcontext(_WIDE):
         return max(Decimal(0), epsilon - epsilon_spent(deployment, balance.amount))
 

@@ -16,6 +16,30 @@ _NUMBER = rf"(?:{_PLAIN}|\({_PLAIN}\)::[a-z0-9 ]+)"
 _COMPARED = rf"\({_NAME} (?:>=|<=|>|<) {_NUMBER}\)"
 _CHECK = re.compile(rf"{_COMPARED}|\({_COMPARED}(?: AND {_COMPARED})*\)")
 _PART = re.compile(rf"\(({_NAME}) (>=|<=|>|<) [^0-9-]*(-?[0-9]+(?:\.[0-9]+)?)")
+FACTS = """
+SELECT w.schema, w.name, c.relkind = 'm',
+    pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(pg_catalog.concat_ws(E'\\n',
+    c.oid, c.relkind, c.relhassubclass, c.relrowsecurity, pg_catalog.has_table_privilege(%s, c.oid, 'SELECT'),
+    (SELECT pg_catalog.string_agg(pg_catalog.jsonb_build_array(
+                a.attnum, a.attname, a.atttypid::bigint, a.atttypmod, a.attnotnull, a.attgenerated,
+                a.attcollation::bigint)::text, E'\\n' ORDER BY a.attnum)
+     FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
+    (SELECT pg_catalog.string_agg(pg_catalog.jsonb_build_array(
+                k.contype, k.convalidated, k.connoinherit, pg_catalog.to_jsonb(k) -> 'conenforced',
+                pg_catalog.to_jsonb(k) -> 'conperiod', k.conkey, k.confrelid::bigint, k.confkey,
+                pg_catalog.pg_get_expr(k.conbin, k.conrelid))::text, E'\\n' ORDER BY k.oid)
+     FROM pg_catalog.pg_constraint k WHERE k.conrelid = c.oid)), 'UTF8')), 'hex')
+FROM ROWS FROM (pg_catalog.unnest(%s::text[]), pg_catalog.unnest(%s::text[])) AS w (schema, name)
+JOIN pg_catalog.pg_namespace n ON n.nspname = w.schema
+JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = w.name
+WHERE c.oid = pg_catalog.to_regclass(pg_catalog.format('%%I.%%I', w.schema, w.name))"""
+"""Schema, name, whether it is a materialized view, and the digest of everything about a table that sensitivities and
+generated SQL rely on: its identity, columns, types, NOT NULL, keys, foreign keys, CHECKs. Parameters: the reading role,
+schemas, names.
+
+It is read with the catalog, and read again inside the snapshot in which a question is measured: both must agree.
+to_regclass looks at the catalogs as they are now, the rest at the snapshot: a table that was dropped and made again in
+between has no row."""
 _RANGES = {"smallint": 2**15, "integer": 2**31, "bigint": 2**63}
 
 

@@ -60,6 +60,7 @@ def with_domain(column: Column, told: Mapping[str, Any] | None, domain: tuple[Ke
         upper=upper,
         constant_per_unit=told["constant_per_unit"],
         bytewise=column.bytewise,
+        immutable=told["immutable"],
     )
 
 

@@ -85,7 +85,7 @@ def deployment_of(row: TupleRow) -> Deployment:
 def analyst_of(row: TupleRow) -> Analyst:
     """The analyst as a row of ``ledger_sql.STATE`` tells it."""
     settings = {key: value if isinstance(value, str) else str(value) for key, value in row[12].items()}
-    return Analyst(row[9], row[10], row[11], settings, row[13])
+    return Analyst(row[9], row[10], row[11], settings, row[13], row[16])
 
 
 def state_of(row: TupleRow | None, name: str) -> tuple[Deployment, Analyst]:
@@ -104,6 +104,14 @@ def label_of(charge: Charge, deployment: Deployment, relation: TupleRow | None) 
     if charge.loss.coin is not deployment.coin:
         raise StaleCatalog("the coin of the deployment has changed since the question was priced", hint="Ask again.")
     return str(relation[1])
+
+
+def check_joined(charges: Iterable[Charge], rows: Iterable[TupleRow]) -> None:
+    """Refuse charges of which a joined relation has other data than the question was planned on."""
+    present = {int(id_): int(version) for id_, version in rows}
+    for charge in charges:
+        if any(present.get(relation) != version for relation, version in charge.joined_versions):
+            raise StaleCatalog("the data have been refreshed since the question was read", hint="Ask again.")
 
 
 def balances_of(

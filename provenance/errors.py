@@ -17,6 +17,22 @@ class NotActive(Refusal):
     sqlstate = "28000"
 
 
+class AnalystPaused(NotActive):
+    """Security incidents have paused the analyst: nothing new is paid for until an administrator resumes."""
+
+    sqlstate = "55000"
+
+
+def paused(name: str) -> AnalystPaused:
+    """The refusal of a charge while an analyst's incidents are unresolved."""
+    return AnalystPaused(
+        f'questions of analyst "{name}" that read data are paused',
+        detail="Too many of them failed in the protected database, which may depend on private rows.",
+        hint="The administrator resumes them after a look at provenance.incident:"
+        " SELECT provenance.resume_analyst(name). Answers that are known already are still shown.",
+    )
+
+
 class StaleCatalog(Refusal):
     """The question was priced under a registry or data version that is gone: plan it again; nothing was spent.
 

@@ -222,6 +222,9 @@ class Ledger(Outlook):
             layers = await conn.execute(sql.LAYERS, (wanted,))
             relations = [await conn.execute(sql.RELATION, (charge.relation_id,)) for charge in charges]
             limited = await conn.execute(sql.LIMITED, ([id_ for charge in charges for id_ in charge.relations],))
+            joined = await conn.execute(
+                sql.VERSIONS, ([id_ for charge in charges for id_, _ in charge.joined_versions],)
+            )
             answered = [
                 await conn.execute(sql.ANSWERED, entries.same_of(each)) for each in charges if each.accuracy is not None
             ]
@@ -232,6 +235,7 @@ class Ledger(Outlook):
                 entries.label_of(charge, deployment, await relation.fetchone())
                 for charge, relation in zip(charges, relations, strict=True)
             ]
+            entries.check_joined(charges, await joined.fetchall())
             if any([await each.fetchone() is not None for each in answered]):
                 raise StaleSynopsis("the question was answered meanwhile", hint="Ask again: it is free.")
             opened = await views.fetchall() if views is not None else []

@@ -19,7 +19,8 @@ SELECT d.coin, d.epsilon, d.delta, d.allocation, d.expansion, d.conversion_delta
        a.name, a.privilege, a.epsilon_limit, a.settings, a.active,
        CASE WHEN d.period IS NULL THEN d.periods_earned ELSE provenance.periods() END,
        CASE WHEN d.period IS NOT NULL
-           THEN to_char(provenance.next_period() AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI "UTC"') END
+           THEN to_char(provenance.next_period() AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI "UTC"') END,
+       provenance.is_paused(a.name)
 FROM provenance.deployment d LEFT JOIN provenance.analyst a ON a.name = %s"""
 
 # What else bears on a charge, in one row: the anchored row of the journal, gaps that nobody accepted, what the analysts
@@ -51,6 +52,8 @@ FROM (SELECT) one LEFT JOIN LATERAL (
     HAVING (SELECT count(DISTINCT coalesce(o.coalition, '')) FROM provenance.analyst o) > 1) groups ON true"""
 
 RELATION = "SELECT data_version, label FROM provenance.relation WHERE id = %s AND active"
+
+VERSIONS = "SELECT id, data_version FROM provenance.relation WHERE id = ANY(%s) AND active"
 
 # The relations that have a limit of their own, with what no unit of them has lost more than.
 LIMITED = """

@@ -58,6 +58,7 @@ def migrate(dsn: str) -> list[str]:
         conn.execute("SELECT pg_advisory_lock(%s)", (LOCK,))  # given back when the connection closes
         conn.execute(_BOOTSTRAP)
         applied = _apply(conn, migrations())
+        _close_side_channels(conn)
         _set_admin_password(conn)
         return applied
 
@@ -98,6 +99,19 @@ def _apply(conn: psycopg.Connection, files: dict[str, str]) -> list[str]:
             conn.execute("INSERT INTO provenance.migration (name, checksum) VALUES (%s, %s)", (name, checksum))
         applied.append(name)
     return applied
+
+
+def _close_side_channels(conn: psycopg.Connection) -> None:
+    """Statistics and large objects are not for administrators; functions may have come with an extension since."""
+    if conn.execute("SELECT to_regproc('provenance.close_side_channels')").fetchone() == (None,):
+        return  # a schema from before
+    row = conn.execute("SELECT provenance.close_side_channels()").fetchone()
+    if row is not None and row[0]:
+        log.warning(
+            "administrators can read statistics of protected tables, or use large objects (%s functions): as a"
+            " superuser, SELECT provenance.close_side_channels()",
+            len(row[0]),
+        )
 
 
 def _set_admin_password(conn: psycopg.Connection) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal, localcontext
+from decimal import ROUND_CEILING, Decimal, localcontext
 from enum import Enum
 from typing import Any
 
@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 from mechanisms.loss import Coin, Loss
 from provenance.errors import LimitReached
 from provenance.region import Region
+
+STEPS = 10
+"""What is left of a limit that analysts share is shown in so many steps: what others pay moves it."""
 
 
 class Allocation(Enum):
@@ -49,6 +52,7 @@ class Analyst:
     epsilon_limit: Decimal | None
     settings: Mapping[str, str]
     active: bool
+    paused: bool = False  # security incidents: nothing that reads data is paid for until an administrator resumes
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,15 +115,26 @@ class Balances:
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    """What is left, in epsilon: under the analyst's own limit and under the protected database's."""
+    """What is left, in epsilon: under the analyst's own limit and under the protected database's.
+
+    What others pay moves the latter, so that analysts see it in tenths of ``most``, the database's limit, only.
+    """
 
     analyst: Decimal
     table: Decimal
+    most: Decimal = Decimal(0)
+
+    @property
+    def shared(self) -> Decimal:
+        """An upper bound on what is left in the database: as many tenths of its limit as are begun."""
+        if self.most <= 0:
+            return self.table
+        return self.most * (self.table * STEPS / self.most).to_integral_value(ROUND_CEILING) / STEPS
 
     @property
     def epsilon(self) -> Decimal:
-        """What the analyst can still learn: both limits bind."""
-        return min(self.analyst, self.table)
+        """The most that the analyst can still learn, as the analyst sees it: both limits bind."""
+        return min(self.analyst, self.shared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +281,7 @@ class Charge:
     accuracy: str | None = None  # with it, an answer that was stored meanwhile is not paid for again
     felt: tuple[Felt, ...] = ()  # where it falls; nothing: everywhere, in full
     beside: tuple[int, ...] = ()  # the other protected relations that it reads: their limits bear it too
+    joined_versions: tuple[tuple[int, int], ...] = ()  # joined relations, and the data versions it was planned on
 
     def __post_init__(self) -> None:
         if self.groups is not None and (self.staged or self.groups.most > self.loss.amount):

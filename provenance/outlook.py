@@ -26,6 +26,7 @@ from provenance.bounds import MANY, Bounds, Kept, Layer, layers_of
 from provenance.entries import Counting
 from provenance.errors import LedgerUnreachable, LimitReached
 from provenance.model import Analyst, Balances, Charge, Deployment, Remaining, Room, Verdict
+from provenance.shared import foreseen, rounded
 
 log = logging.getLogger(__name__)
 Pool = AsyncConnectionPool[AsyncConnection[TupleRow]]
@@ -129,8 +130,11 @@ class Outlook:
                 if self.bounds.kept(layer).version == anew.version:  # else it was changed, or dropped, meanwhile
                     self.bounds.keep(layer, anew)
 
-    async def verdict(self, charges: Sequence[Charge]) -> Verdict:
-        """What the till would say to the charges of one statement now; nothing is spent and nothing is locked."""
+    async def verdict(self, charges: Sequence[Charge], *, exact: bool = True) -> Verdict:
+        """What the till would say to the charges of one statement now; nothing is spent and nothing is locked.
+
+        Unless ``exact`` it says no more of the limits that analysts share than ``provenance.shared`` lets it.
+        """
         analyst = charges[0].analyst
         parts = [(charge.relation_id, part) for charge in charges for part in charge.parts]
         wanted = [layer for charge in charges for layer in layers_of(charge)]
@@ -154,24 +158,27 @@ class Outlook:
                 for charge, quoted in zip(charges, quotes, strict=True)
             ]
             moved = sum((own for own, _ in counts), Decimal(0)), sum((table for _, table in counts), Decimal(0))
-            try:
-                for charge, counted in zip(charges, counts, strict=True):
-                    balances = accountant.admit(
-                        *(deployment, who, balances, charge.loss, charge.table_amount, None, counted),
-                        relations=charge.relations,
-                    )
-                for place, view, *_ in found:
-                    balances = accountant.admit(
-                        *(deployment, who, balances, Loss.nothing(deployment.coin), Decimal(0)),
-                        {int(view): parts[int(place) - 1][1].table},
-                    )
-            except LimitReached as refusal:
-                if not attempt.decides(counting):
-                    raise Again from None
-                return Verdict(refusal, *moved)
-            if not attempt.counts(counting):
+
+            def refusal(balances: Balances) -> LimitReached | None:
+                try:
+                    for charge, counted in zip(charges, counts, strict=True):
+                        balances = accountant.admit(
+                            *(deployment, who, balances, charge.loss, charge.table_amount, None, counted),
+                            relations=charge.relations,
+                        )
+                    for place, view, *_ in found:
+                        balances = accountant.admit(
+                            *(deployment, who, balances, Loss.nothing(deployment.coin), Decimal(0)),
+                            {int(view): parts[int(place) - 1][1].table},
+                        )
+                except LimitReached as refused:
+                    return refused
+                return None
+
+            told = refusal(balances) if exact else foreseen(deployment, balances, refusal)
+            if not (attempt.counts(counting) if told is None else attempt.decides(counting)):
                 raise Again
-            return Verdict(None, *moved)
+            return Verdict(told, *moved)
 
         return await self.in_turns(wanted, turn)
 
@@ -180,8 +187,9 @@ class Outlook:
         return accountant.remaining(*await self._standing(analyst))
 
     async def room(self, analyst: str) -> Room:
-        """The same in coin: for a decision, whose price is not known beforehand."""
-        return accountant.room(*await self._standing(analyst))
+        """The same in coin: for a decision, whose price is not known beforehand, and for EXPLAIN."""
+        deployment, who, balances = await self._standing(analyst)
+        return accountant.room(deployment, who, rounded(deployment, balances, up=True))
 
     async def _standing(self, analyst: str) -> tuple[Deployment, Analyst, Balances]:
         async with connected(self.pool) as conn, conn.pipeline():

@@ -48,7 +48,7 @@ class OnView:
     """A way to answer: on this view, if its cells have this precision.
 
     One unit moves at most ``touched`` cells by ``sensitivity`` lattice units each. ``owed`` is what the same question
-    pays for the view already, on behalf of another number.
+    pays for the view already, on behalf of another number. ``floor`` is that of ``synopsis.step``.
     """
 
     view: str
@@ -58,6 +58,7 @@ class OnView:
     sensitivity: int
     touched: int = 1
     owed: Cost = NOTHING
+    floor: Fraction = Fraction(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +161,7 @@ def _choice(way: Way, coin: Coin, least: Fraction) -> Choice:
         case Apart(amount):
             return Measure(None, None, Cost(amount, amount))
         case OnView(view, releases, known, precision):
-            found = step(releases, known, precision, least)
+            found = step(releases, known, precision, least, way.floor)
             cost = on_view(found, known, way.sensitivity, way.touched, coin).less(way.owed)
             if found.idle:
                 return Reuse(view, found, cost)

@@ -25,7 +25,7 @@ import numpy as np
 
 from provenance.extent import Extent, Interval, Members, Value, hull, intersection
 from provenance.region import EVERYWHERE, Region
-from sqlrewrite.catalog import Attribute, Key, Kind, Relation
+from sqlrewrite.catalog import Attribute, Changes, Key, Kind, Relation
 from sqlrewrite.cells import Cells
 from sqlrewrite.constant import INTEGERS, base_type, decimal
 from sqlrewrite.normal import normalise
@@ -85,21 +85,42 @@ def exact_region(question: Question, statistic: int) -> Region | None:
 
 
 def beside(question: Question) -> tuple[int, ...]:
-    """The protected relations that are joined to the charged one: a question is about the units of all of them."""
-    return tuple(each.relation.id for each in question.sources[1:] if each.relation.kind is Kind.PROTECTED)
+    """The other protected relations that a question is about: those that it joins, and those that its rows lead to.
+
+    *Guarantee*: a limit of a relation bears every question whose answer a unit of it can move by rows of its own or, by
+    foreign keys, of other tables.
+    """
+    read = [each.relation for each in question.sources if each.relation.kind is Kind.PROTECTED]
+    others = [*(other.id for other in read), *(parent for other in read for parent in other.parents)]
+    return tuple(dict.fromkeys(id_ for id_ in others if id_ != question.relation.id))
+
+
+def joined_versions(question: Question) -> tuple[tuple[int, int], ...]:
+    """The protected relations that a question joins, each with the data version that it was planned on."""
+    joined = (each.relation for each in question.sources[1:] if each.relation.kind is Kind.PROTECTED)
+    return tuple((relation.id, relation.data_version) for relation in joined)
 
 
 def separating(question: Question) -> frozenset[str]:
-    """The columns that tell units apart: all of them for a row, those constant for a person, the person among them.
+    """The columns in which a unit has one value at all times that the ledger counts together.
 
-    Where the unit is known through a join only, none: what is declared constant in one relation is so for its own unit.
+    A row that stays as it is (``Changes.FROZEN``, ``Changes.APPEND``) has one value in each of its columns; one that
+    may be updated has one in those that are declared immutable. A person has one value in the column that names the
+    person, and in those that are declared constant in it, if rows stay as they are or the column is immutable as well.
+    Where the unit is known through a join only, none: what is declared of one relation is so for its own unit.
+
+    *Guarantee*: of two regions that differ in these columns only, no unit is in one at one time and in the other at
+    another, as long as the data version is the same and the declarations are true. See ``provenance`` for the proof
+    that the ledger's bound then holds for every unit.
     """
     relation, unit = question.relation, question.unit.column
+    stays = relation.changes is not Changes.ANY
+    fixed = {name: each for name, each in relation.attributes.items() if stays or each.immutable}
     if unit is None:
-        return frozenset(relation.attributes)
+        return frozenset(fixed)
     if any(column.source != 0 for column in unit):
         return frozenset()
-    constant = {name for name, attribute in relation.attributes.items() if attribute.constant_per_unit}
+    constant = {name for name, each in fixed.items() if each.constant_per_unit}
     return frozenset(constant | {column.name for column in unit})
 
 

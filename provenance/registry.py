@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -13,13 +13,14 @@ from psycopg.rows import TupleRow
 from psycopg_pool import AsyncConnectionPool
 
 from mechanisms.loss import Coin
-from provenance import entries, ledger_sql, outlook
+from provenance import entries, ledger_sql, outlook, units
 from provenance.accountant import not_active
-from provenance.constraints import Constraints
+from provenance.constraints import FACTS, Constraints
 from provenance.domain import MOST_GROUPS, Column, Listing, listing, with_domain
 from provenance.migrate import READER_ROLE, derive, role_password
 from provenance.model import Analyst, Deployment
-from sqlrewrite.catalog import Attribute, Catalog, Histogram, Key, Kind, Relation
+from provenance.scans import ScanPolicy
+from sqlrewrite.catalog import Attribute, Catalog, Changes, Histogram, Key, Kind, Relation, UnitPath
 
 log = logging.getLogger(__name__)
 
@@ -45,14 +46,18 @@ SELECT d.registry_version, r.id, r.schema, r.name, r.kind, r.unit_column, r.max_
                         '{}')
         FROM provenance.attribute a WHERE a.relation_id = r.id),
        (SELECT coalesce(jsonb_agg(jsonb_build_array(to_jsonb(v.dimensions), v.measure) ORDER BY v.id), '[]')
-        FROM provenance.view v WHERE v.relation_id = r.id AND v.registered), r.noise_magnitude
+        FROM provenance.view v WHERE v.relation_id = r.id AND v.registered), r.noise_magnitude, r.changes,
+       r.unit IS NOT NULL OR r.unit_assumed, r.unit_path
 FROM provenance.deployment d LEFT JOIN provenance.relation r ON r.active
 ORDER BY r.schema, r.name"""
 
 # Columns whose mere reading or comparing can raise on one row and not on another are not there for questions: virtual
 # generated ones (100 / age), composite values, domains over arrays. Foreign tables are left out for the same reason.
 _COLUMNS = """
-SELECT n.nspname, c.relname, a.attname, format_type(a.atttypid, a.atttypmod), t.typname, a.attnotnull,
+SELECT n.nspname, c.relname, a.attname, format_type(a.atttypid, a.atttypmod), t.typname,
+       a.attnotnull AND NOT EXISTS (  -- of PostgreSQL 18: NOT NULL ... NOT VALID holds for new rows only
+           SELECT FROM pg_catalog.pg_constraint v
+           WHERE v.conrelid = a.attrelid AND v.contype = 'n' AND v.conkey = ARRAY[a.attnum] AND NOT v.convalidated),
        coalesce(l.collisdeterministic, false)
 FROM unnest(%s::text[], %s::text[]) AS wanted (schema, name)
 JOIN pg_catalog.pg_namespace n ON n.nspname = wanted.schema
@@ -145,6 +150,8 @@ class Registry:
         declared = [row[1:] for row in rows if row[1] is not None]
         public = frozenset((row[1], row[2]) for row in declared if row[3] == Kind.PUBLIC.value)
         async with outlook.connected(self._upstream, autocommit=False) as conn:
+            # One snapshot for columns, constraints and their digest: questions compare it where they read rows.
+            await conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             names = ([row[1] for row in declared], [row[2] for row in declared])
             columns: dict[tuple[str, str], dict[str, Attribute]] = {}
             # Type names come qualified, so that they mean the same in the measuring session, which has no path.
@@ -162,19 +169,32 @@ class Registry:
                     self._constant[query] = domain
                 columns.setdefault((schema, table), {})[column.name] = with_domain(column, told, domain)
             unreadable = await _let_read(conn, names) if self._apart else frozenset()
+            facts = {
+                (schema, table): (materialized, digest)
+                for schema, table, materialized, digest in await (
+                    await conn.execute(FACTS, (READER_ROLE, *names))
+                ).fetchall()
+            }
             rules: dict[tuple[str, str], Constraints] = {}
             for schema, table, *rule in await (await conn.execute(_CONSTRAINTS, names)).fetchall():
                 rules.setdefault((schema, table), Constraints()).add(*rule)
+            keys = await (await conn.execute(units.FOREIGN_KEYS)).fetchall()
+        usable = (columns.keys() & facts.keys()) - unreadable
+        found = _units(declared, rules, {name: columns[name] for name in usable}, keys)
         relations = [
-            _relation(row, columns[row[1], row[2]], rules.get((row[1], row[2]), Constraints()))
+            _relation(row, columns[name], rules.get(name, Constraints()), *found[name], *facts[name])
             for row in declared
-            if (row[1], row[2]) in columns.keys() - unreadable and _has_unit(row, columns[row[1], row[2]])
+            if (name := (row[1], row[2])) in usable and _has_unit(row, columns[name])
         ]
         return Catalog(version, tuple(relations))
 
     async def deployment(self) -> Deployment:
         """The limits of the protected database."""
         return entries.deployment_of(await self._one(ledger_sql.STATE, (None,)))
+
+    async def scans(self) -> ScanPolicy:
+        """What holds for questions that read data; a change moves the registry version."""
+        return ScanPolicy.of(await self._one(ScanPolicy.QUERY))
 
     async def analyst(self, name: str) -> Analyst | None:
         """An analyst by name, active or not."""
@@ -271,7 +291,37 @@ def _has_unit(row: TupleRow, attributes: Mapping[str, Attribute]) -> bool:
     return False
 
 
-def _relation(row: TupleRow, attributes: Mapping[str, Attribute], rules: Constraints) -> Relation:
+def _units(
+    declared: Sequence[TupleRow],
+    rules: Mapping[units.Name, Constraints],
+    columns: Mapping[units.Name, Collection[str]],
+    keys: Sequence[TupleRow],
+) -> dict[units.Name, tuple[UnitPath | str | None, tuple[int, ...]]]:
+    """The path to each table's unit, or why no question about it is answered; and the protected tables it leads to."""
+    tables = [units.Declared((row[1], row[2]), row[3], row[13], row[14]) for row in declared]
+    ids = {(row[1], row[2]): int(row[0]) for row in declared}
+    references = {name: rule.references for name, rule in rules.items()}
+    parents = units.parents(tables, [(a, b, c, d) for a, b, c, d in keys])
+    refused = units.undeclared(tables, parents)
+    found: dict[units.Name, tuple[UnitPath | str | None, tuple[int, ...]]] = {}
+    for each in tables:
+        if each.name in columns:
+            unit = refused.get(each.name) or units.path_of(each, references, columns)
+            found[each.name] = unit, tuple(sorted(ids[parent] for parent in parents[each.name]))
+            if isinstance(unit, str):
+                log.warning("no question about %s.%s is answered: %s", *each.name, unit)
+    return found
+
+
+def _relation(
+    row: TupleRow,
+    attributes: Mapping[str, Attribute],
+    rules: Constraints,
+    unit: UnitPath | str | None,
+    parents: tuple[int, ...],
+    materialized: bool,
+    facts: str,
+) -> Relation:
     return Relation(
         id=int(row[0]),
         schema=row[1],
@@ -287,4 +337,10 @@ def _relation(row: TupleRow, attributes: Mapping[str, Attribute], rules: Constra
         references=tuple(rules.references),
         histograms=tuple(Histogram(tuple(dimensions), measure) for dimensions, measure in row[10]),
         noise_magnitude=row[11],
+        facts=facts,
+        materialized=materialized,
+        changes=Changes(row[12]),
+        unit_path=unit if isinstance(unit, UnitPath) and row[4] is None else None,
+        parents=parents,
+        refused=unit if isinstance(unit, str) else None,
     )

@@ -27,8 +27,9 @@ from provenance.outlook import connected
 from provenance.shape import Shape
 
 _FIND = """
-SELECT r.digest, r.id, r.at, r.sensitivity, r.parts, r.variance, k.drawn, k.added
-FROM provenance.release r LEFT JOIN provenance.knowledge k ON k.release = r.id AND k.analyst = %s
+SELECT r.digest, r.id, r.at, r.sensitivity, r.parts, r.variance, r.snapshot, c.at, k.drawn, k.added
+FROM provenance.release r JOIN provenance.charge c ON c.id = r.charge
+LEFT JOIN provenance.knowledge k ON k.release = r.id AND k.analyst = %s
 WHERE r.relation_id = %s AND r.data_version = %s AND r.digest = ANY(%s) ORDER BY r.id"""
 
 _SHAPES = """
@@ -48,8 +49,8 @@ WHERE k.drawn = %s RETURNING release"""
 _APPEND = """
 WITH made AS (
     INSERT INTO provenance.release (relation_id, data_version, digest, dimensions, measure, sensitivity, parts,
-                                    variance, cells, values, charge, summed, shape)
-    SELECT r.id, r.data_version, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s FROM provenance.relation r
+                                    variance, cells, values, charge, summed, shape, snapshot)
+    SELECT r.id, r.data_version, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s FROM provenance.relation r
     WHERE r.id = %s AND r.data_version = %s RETURNING id, at)
 INSERT INTO provenance.knowledge (analyst, release, added, values) SELECT %s, id, %s, %s FROM made
 RETURNING release, (SELECT at FROM made)"""
@@ -75,6 +76,9 @@ class Held:
     known: Known = field(default_factory=Known)
     drawn: Mapping[int, int] = field(default_factory=dict)
     made: Mapping[int, datetime] = field(default_factory=dict)  # an id may come again in a ledger that was restored
+    snapshots: Mapping[int, int] = field(default_factory=dict)  # of each release: which were measured on the same rows
+    paid: Mapping[int, datetime] = field(default_factory=dict)  # when each was charged: before its data was read
+    parts: Mapping[int, Fraction] = field(default_factory=dict)  # what was added to each release known in part
 
     def release(self, id_: int) -> Release:
         """One of them."""
@@ -163,7 +167,8 @@ class Releases:
     async def append(self, analyst: str, fresh: Fresh, part: Partial | None, receipt: Receipt) -> Release:
         """File a release that was paid for; whoever paid knows it whole, or in part.
 
-        If the data were refreshed in between it is shown once and not filed.
+        If the data were refreshed in between it is shown once and not filed. Releases of one receipt are measured in
+        one transaction: the receipt's id tells the snapshot.
         """
         async with connected(self._pool) as conn:
             filed = await _append(conn, analyst, fresh, part, receipt)
@@ -180,7 +185,7 @@ async def _append(
         *(place.digest, list(fresh.dimensions), fresh.measure, grid.sensitivity, grid.parts, str(fresh.variance)),
         *(fresh.values.size, _packed(fresh.values), receipt.id),
         *((None, None) if fresh.shape is None else (fresh.shape.summed, fresh.shape.text)),
-        *(place.relation_id, place.data_version, analyst),
+        *(receipt.id, place.relation_id, place.data_version, analyst),
         *_told(part),
     )
     told = await (await conn.execute(_APPEND, row)).fetchone()
@@ -190,21 +195,23 @@ async def _append(
 def _held(rows: Iterable[TupleRow]) -> Held:
     grid, releases, whole, partial = None, list[Release](), set[int](), None
     drawn, made = dict[int, int](), dict[int, datetime]()
-    for id_, at, sensitivity, parts, variance, times, added in rows:
-        own = Grid(int(sensitivity), int(parts))
+    snapshots, paid, parts = dict[int, int](), dict[int, datetime](), dict[int, Fraction]()
+    for id_, at, sensitivity, fineness, variance, snapshot, charged, times, added in rows:
+        own = Grid(int(sensitivity), int(fineness))
         grid = grid or own
         if own != grid:
             continue  # two proxies began at once, on two grids: the first one counts
         releases.append(Release(id_, Fraction(variance), None))
-        made[id_] = at
+        made[id_], snapshots[id_], paid[id_] = at, snapshot, charged
         if times is None:
             continue
         drawn[id_] = times
         if added is None:
             whole.add(id_)
         else:
-            partial = Partial(id_, Fraction(added), None)
-    return Held(grid, tuple(releases), Known(frozenset(whole), partial), drawn, made)
+            parts[id_] = Fraction(added)
+            partial = Partial(id_, parts[id_], None)
+    return Held(grid, tuple(releases), Known(frozenset(whole), partial), drawn, made, snapshots, paid, parts)
 
 
 def _told(partial: Partial | None) -> tuple[str | None, bytes | None]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from psycopg_pool import AsyncConnectionPool
 from mechanisms.values import Noisy
 from provenance.model import Receipt
 from provenance.outlook import connected
+from provenance.snapshots import as_of
 
 _HEADER = struct.Struct("<3sBII")  # magic, version, aggregates, cells
 _MAGIC = b"PVS"
@@ -24,7 +26,7 @@ _VERSION = 2
 _FIRST_VERSION = 1  # its numbers are followed by a list of keys, or by nothing
 
 _FIND = """
-SELECT s.values FROM provenance.synopsis s
+SELECT s.values, c.at FROM provenance.synopsis s JOIN provenance.charge c ON c.id = s.charge
 WHERE s.analyst = %s AND s.relation_id = %s AND s.data_version = %s AND s.fingerprint = %s AND s.accuracy = %s"""
 
 _KEEP = """
@@ -52,6 +54,10 @@ class Stored:
     noisy: Noisy
     kept: NDArray[np.int64] | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def measured(self, moment: datetime) -> Stored:
+        """The same, as of this moment unless it says of which it is."""
+        return replace(self, facts={"as_of": as_of([moment]), **self.facts})
 
 
 def pack(stored: Stored) -> bytes:
@@ -129,4 +135,4 @@ async def _find(conn: AsyncConnection[TupleRow], key: Sameness) -> Stored | None
         _FIND, (key.analyst, key.relation_id, key.data_version, key.fingerprint, key.accuracy), binary=True
     )
     row = await cursor.fetchone()
-    return None if row is None else unpack(bytes(row[0]))
+    return None if row is None else unpack(bytes(row[0])).measured(row[1])
