@@ -21,11 +21,14 @@ The route of one question, in the order of the files::
     wishes          those settings, checked
     plan            the questions in it, read and priced, without data; once for each text (``remembered``)
     decided         a HAVING in numbers, with the mechanism that will decide it
+    floor           the least price of a question that reads data, and the accuracy that it buys
     wider           registered views whose cells add up to what is asked
     warm            a new question whose answer is known already: told at once, from memory (``mould``)
     answer          THE LINE: plan -> charge -> measure -> release -> decide -> finish; ``bill`` tells what it cost
+    charging        what the ledger is asked for
     turns           whoever asks the same at the same time waits for the first, on whatever proxy
-    numbers         what comes from synopses: reuse, derive, refine or measure; ``free``: what costs nothing
+    numbers         what comes from synopses: reuse, derive, refine or measure (``view_updates``: what is done to each
+                    view); ``free``: what costs nothing
     reuse           a decision on noise that was shown before, if the analyst says so
     relaxed         where a limit refuses a number, and the analyst wishes it: that of a nearby region that is known;
                     ``patched``: with pieces of it that may still be bought
@@ -33,8 +36,9 @@ The route of one question, in the order of the files::
     levels          where what each group of a decision has lost falls
     staging         a decision in stages: each reserves before it looks, and at the end what was reached is settled
     rows            released numbers as the rows of an answer
-    explain         EXPLAIN instead: the plan itself, for nothing
-    backend         the one look at the data, for a receipt
+    explain         EXPLAIN instead: the plan itself, for nothing (``priced``: what a question would cost now)
+    backend         one snapshot of the data, opened, prepared and checked before the charge, read for a receipt
+    pacing          what follows it happens after a secret delay, at a point of a public grid
     conversation    the released numbers go to the shadow as arrays behind the analyst's own portal
     link            PostgreSQL finishes, and its frames go to the client as they are
 
@@ -53,7 +57,7 @@ A worked example, after ``make demo``::
 
     $ PGPASSWORD=carol psql -h 127.0.0.1 -p 6543 -U carol demo
     demo=> SELECT disease FROM patient_data GROUP BY disease HAVING count(*) > 2500;
-    NOTICE:  veil: cert spent epsilon 0.06; epsilon 9.94 left
+    NOTICE:  veil: cert spent epsilon 0.06 per row of patient_data; epsilon 9.94 left
     DETAIL:  {"question": "SELECT disease ...", "mechanism": "cert", "epsilon": 0.06, "charged": "0.00006",
               "beta": 0.05, "alpha": 0.1, "groups": 40, "returned": 9, "expected_false": 1.4, ...}
         disease

@@ -9,10 +9,10 @@ which the shadow does.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
-from decimal import Decimal
+from datetime import UTC, datetime
 from functools import partial, reduce
 
 import numpy as np
@@ -23,17 +23,18 @@ from mechanisms.loss import Loss, epsilon_of
 from mechanisms.release import Staged, release, release_found
 from mechanisms.values import Exact, Noisy
 from provenance.errors import LimitReached, StaleCatalog
-from provenance.model import Charge, Felt, Part, PredicateLoss, Receipt, Remaining
-from provenance.reach import beside, reach
+from provenance.model import Charge, Receipt, Remaining
 from provenance.releases import Place
 from provenance.synopses import Sameness, Stored
 from proxy.alone import filed
 from proxy.asker import Again, Answered, Asker, sameness
 from proxy.backend import Reader
 from proxy.bill import promised
+from proxy.charging import charge_of, credit, with_scan, with_scans
 from proxy.conversation import Conversation
+from proxy.errors import MeasurementFailed
 from proxy.levels import levels
-from proxy.numbers import Ways, drawn, recalled, told, ways
+from proxy.numbers import drawn, recalled, told, ways
 from proxy.patched import Buyer
 from proxy.plan import Plan, StatementPlan, shares_views
 from proxy.reading import Reading
@@ -43,14 +44,14 @@ from proxy.remembered import remembered
 from proxy.reuse import from_known
 from proxy.rows import Rendered, rendered
 from proxy.runtime import House, Runtime
-from proxy.staging import Paid, decide, give_back, reserved, settle
+from proxy.staging import Paid, decide, give_back, settle
 from proxy.standing import Begun
+from proxy.view_updates import Ways
 from proxy.warm import remember
 from proxy.wishes import Wishes
 from sqlrewrite.cells import Cells, found
-from sqlrewrite.generate import generate
+from sqlrewrite.generate import Generated, generate
 from sqlrewrite.question import Literal, Question
-from sqlrewrite.view import whole_view
 
 _RETRIES = 10  # registry changes that one question outlives
 _BESIDE = 200  # what a remembered answer weighs beside its numbers, in numbers
@@ -64,11 +65,17 @@ class Asked:
     course: Course | None
     ways: Ways | None
     charge: Charge
+    measured: tuple[tuple[Question, Generated], ...]  # what the protected database is asked; none: no data is read
 
     @property
-    def looks(self) -> bool:
-        """Whether the data must be read."""
-        return self.ways is None or self.ways.looks
+    def query(self) -> Generated:
+        """The one statement of a question with noise of its own."""
+        ((_, query),) = self.measured
+        return query
+
+    def query_of(self, question: Question) -> Generated:
+        """The statement that measures the views of this question."""
+        return next(query for measured, query in self.measured if measured is question)
 
 
 async def answer(runtime: Runtime, asker: Asker, text: str, reading: Reading, shadow: Conversation) -> Answered:
@@ -78,7 +85,8 @@ async def answer(runtime: Runtime, asker: Asker, text: str, reading: Reading, sh
     wishes = Wishes.read(reading.settings)
     for attempt in range(_RETRIES):
         house = await runtime.current(asker.name)
-        planned = await remembered(text, reading, house, wishes, shadow.enumerate)
+        floor = await runtime.floor(asker.name, house)
+        planned = await remembered(text, reading, house, wishes, shadow.enumerate, floor)
         arrays = sum(len(part.types) for part in planned.parts)
         await shadow.prepare(planned.sql, reading, arrays)
         if await skipped(text, planned.sql, reading, arrays, shadow):
@@ -226,25 +234,37 @@ async def _pay(
     asked, free = await _asked(runtime, asker, house, owed, text)
     fresh: dict[Sameness, tuple[Paid | None, Stored]] = {same: (None, stored) for same, stored in free.items()}
     if asked:
-        # The reader is there before the till: what cannot be read costs nothing.
-        async with runtime.backend.reader() if any(one.looks for one in asked.values()) else nullcontext() as reader:
+        # The snapshot is there before the charge, and every statement is prepared: what cannot run costs nothing.
+        async with _snapshot(runtime, asked.values(), reading) as reader:
+            charges = with_scans((one.charge, one.plan) for one in asked.values())
             also = [statement for one in asked.values() if one.ways is not None for statement in one.ways.also]
             try:
-                receipts = await runtime.ledger.charge_all([one.charge for one in asked.values()], also)
+                receipts = await runtime.ledger.charge_all(charges, also)
             except LimitReached as refusal:
                 raise Unpaid(refusal, {same: one.plan for same, one in asked.items()}) from None
-            waiting = dict(zip(asked, receipts, strict=True))
+            waiting, began = dict(zip(asked, receipts, strict=False)), datetime.now(UTC)  # rows of scans come last
             for same, one in asked.items():
                 receipt = waiting.pop(same)
                 try:
-                    paid, stored = await _told(runtime, reader, receipt, one, house, reading)
-                except Refusal:
+                    paid, stored = await _told(runtime, reader, receipt, one, house)
+                except Refusal as refusal:
+                    if isinstance(refusal, MeasurementFailed):
+                        await runtime.incidents.record(refusal.charge, refusal.failure, refusal.statement)
                     # The statement is refused: decisions that have not begun have looked at nothing.
                     await give_back(runtime.ledger, [waiting[later] for later in waiting if asked[later].course])
                     raise
-                fresh[same] = paid, await runtime.synopses.keep(same, stored, receipt)
+                fresh[same] = paid, await runtime.synopses.keep(same, stored.measured(began), receipt)
                 remaining = receipt.remaining if paid is None else paid.remaining
     return fresh, free, remaining
+
+
+def _snapshot(runtime: Runtime, asked: Iterable[Asked], reading: Reading) -> AbstractAsyncContextManager[Reader | None]:
+    """The snapshot that these questions are measured in; none where no data is read."""
+    measured = [each for one in asked for each in one.measured]
+    if not measured:
+        return nullcontext()
+    tables = {source.relation.id: source.relation for question, _ in measured for source in question.sources}
+    return runtime.backend.snapshot([*tables.values()], [query for _, query in measured], reading.carried)
 
 
 async def known_to(runtime: Runtime, asker: Asker, house: House, each: Plan, reuse: bool) -> Stored | None:
@@ -273,56 +293,63 @@ async def _asked(
     paid = runtime.standing.paid(asker.name)  # before anything is looked up: knowing more does no harm
     taken: set[Place] = set()
     for same, each in owed.items():
+        if each.staged is not None:
+            each.refuse_if_dear()
         course = each.staged.course(each.loss) if each.staged is not None else None
         found = await ways(runtime.releases, asker.name, each) if shares_views(each) else None
         if found is not None and found.free:
             noisy = await recalled(runtime.releases, asker.name, found)
             noisy.values.setflags(write=False)  # several answers share it from now on
-            free[same] = Stored(noisy, facts={"ways": found.names})
+            free[same] = Stored(noisy, facts=found.facts)
             house.known.put(same, (paid, free[same]), _BESIDE + int(noisy.values.size))
             continue
         if found is not None and (taken & found.moves.keys() or found.dearer_than(each.most)):
             found = None  # another question of the statement moves the view, or it would cost too much
         if found is None:
             each.refuse_if_dear()
+            each = each.raised or each
         if found is not None:
             taken |= found.moves.keys()
             found = await drawn(runtime.releases, asker.name, found)
-        asked[same] = Asked(each, course, found, _charge(asker, house, each, course, found, text))
+        charge = charge_of(same, house, each, course, found, text)
+        questions = [each.question] if found is None else found.measured
+        measured = tuple((question, generate(question, house.seed)) for question in questions)
+        asked[same] = Asked(each, course, found, charge, measured)
     return asked, free
 
 
 async def _told(
-    runtime: Runtime, reader: Reader | None, receipt: Receipt, one: Asked, house: House, reading: Reading
+    runtime: Runtime, reader: Reader | None, receipt: Receipt, one: Asked, house: House
 ) -> tuple[Paid | None, Stored]:
     """What one question tells for its receipt; nothing is paid where nothing is new to the analyst."""
     if one.ways is None:
         assert reader is not None
         if one.course is not None:
-            return await _decide(runtime, reader, receipt, one.plan, one.course, house, reading)
-        noisy = await _measure(reader, receipt, one.plan, house, reading)
+            return await _decide(runtime, reader, receipt, one, one.course, house)
+        scan = _measure(reader, receipt, one.plan, one.query)
+        noisy = await runtime.pacing.padded(scan, house.scans.delayed)
         await filed(runtime.releases, receipt, one.plan, noisy)
         return Paid.at_once(receipt), Stored(noisy)
 
     async def measure(question: Question, domain: Cells) -> Exact:
         assert reader is not None
-        query = generate(question, house.seed)
-        return await reader.measure(receipt, query, lambda rows: Exact(domain.fill(rows)), reading.carried)
+        scan = reader.measure(receipt, one.query_of(question), lambda rows: Exact(domain.fill(rows)))
+        return await runtime.pacing.padded(scan, house.scans.delayed)
 
     noisy = await told(runtime.releases, receipt, one.ways, measure)
-    return Paid.at_once(receipt) if receipt.paid.amount else None, Stored(noisy, facts={"ways": one.ways.names})
+    return Paid.at_once(receipt) if receipt.paid.amount else None, Stored(noisy, facts=one.ways.facts)
 
 
-async def _measure(reader: Reader, receipt: Receipt, each: Plan, house: House, reading: Reading) -> Noisy:
+async def _measure(reader: Reader, receipt: Receipt, each: Plan, query: Generated) -> Noisy:
     """One look at the data, and noise on everything that it showed, at a fixed price."""
-    query, domain = generate(each.question, house.seed), each.cells
+    domain = each.cells
     shares = [share for share in each.shares if share is not None]
     if domain is not None:
-        exact = await reader.measure(receipt, query, lambda rows: Exact(domain.fill(rows)), reading.carried)
+        exact = await reader.measure(receipt, query, lambda rows: Exact(domain.fill(rows)))
         return release(exact.combine(each.weights), shares)
     presence, counted = each.presence, query.presence
     assert presence is not None and counted is not None
-    groups = await reader.measure(receipt, query, lambda rows: found(each.question, counted, rows), reading.carried)
+    groups = await reader.measure(receipt, query, lambda rows: found(each.question, counted, rows))
     statistics = groups.measures.combine(each.weights)
     passed, noisy = release_found(statistics, groups.units, shares, presence.share, presence.threshold)
     named = groups.named(passed)
@@ -332,16 +359,17 @@ async def _measure(reader: Reader, receipt: Receipt, each: Plan, house: House, r
 
 
 async def _decide(
-    runtime: Runtime, reader: Reader, receipt: Receipt, each: Plan, course: Course, house: House, reading: Reading
+    runtime: Runtime, reader: Reader, receipt: Receipt, one: Asked, course: Course, house: House
 ) -> tuple[Paid, Stored]:
     """One look at the data, a decision in stages, and the numbers of the groups that it keeps."""
+    each = one.plan
     domain, planned = each.cells, each.staged
     assert domain is not None and planned is not None
-    query = generate(each.question, house.seed)
-    exact = await reader.measure(receipt, query, lambda rows: Exact(domain.fill(rows)), reading.carried)
-    statistics = exact.combine(each.weights)
+    scan = reader.measure(receipt, one.query, lambda rows: Exact(domain.fill(rows)))
+    statistics = (await runtime.pacing.padded(scan, house.scans.delayed)).combine(each.weights)
     staged, delta = Staged(statistics, planned.asked), each.conversion_delta
-    decision, receipt = await decide(runtime.ledger, receipt, course, staged, each.loss, planned.most, delta)
+    scan_paid, fixed = credit(each), each.loss
+    decision, receipt = await decide(runtime.ledger, receipt, course, staged, fixed, planned.most, delta, scan_paid)
     kept = np.flatnonzero(decision.kept).astype(np.int64)
     shown = np.array([place for place, share in enumerate(each.shares) if share is not None], dtype=np.int64)
     values = np.zeros((len(each.shares), domain.size), dtype=np.int64)
@@ -353,45 +381,5 @@ async def _decide(
     each_group = each.loss.amount / each.contribution.cells
     facts = promised(decision)
     where = partial(levels, each.question, domain, each.contribution.cells)
-    paid = await settle(runtime.ledger, receipt, staged, each.loss, decision, facts, each_group, delta, where)
-    return paid, Stored(Noisy(values), kept, facts)
-
-
-def _charge(asker: Asker, house: House, each: Plan, course: Course | None, found: Ways | None, text: str) -> Charge:
-    same = sameness(asker, each)
-    fixed = course is None or each.staged is None
-    loss, table = each.loss, None
-    parts = _parts(each, loss.amount)
-    if found is not None:
-        loss, table, parts = found.loss, found.table, found.parts
-    elif course is not None and each.staged is not None:
-        loss = reserved(course, each.loss, each.staged.most)
-        parts = _parts(each, loss.amount)
-    felt = (Felt(reach(each.question), loss.amount, loss.amount),) if found is None else found.felt
-    groups = None
-    if fixed and each.cells is not None:
-        groups = PredicateLoss.uniform(loss.amount / each.contribution.cells, each.cells.size)
-    return Charge(
-        analyst=asker.name,
-        relation_id=same.relation_id,
-        data_version=same.data_version,
-        registry_version=house.catalog.version,
-        fingerprint=same.fingerprint,
-        question=text,
-        mechanism=each.mechanism,
-        loss=loss,
-        epsilon=each.epsilon if fixed and found is None else None,
-        staged=not fixed,
-        groups=groups,
-        table=table,
-        parts=parts,
-        accuracy=same.accuracy,
-        felt=felt,
-        beside=beside(each.question),
-    )
-
-
-def _parts(each: Plan, amount: Decimal) -> tuple[Part, ...]:
-    """A question with noise of its own is one view to the ledger: all its statistics together."""
-    dimensions, measure = whole_view(each.question)
-    return (Part(dimensions, measure, amount, amount),)
+    paid = await settle(runtime.ledger, receipt, staged, fixed, decision, facts, each_group, delta, where, scan_paid)
+    return with_scan(paid, each), Stored(Noisy(values), kept, facts)

@@ -23,8 +23,10 @@ from proxy.staging import Paid
 from sqlrewrite import spelled
 from sqlrewrite.catalog import Key
 from sqlrewrite.question import Atom, KeyThreshold, Question
+from sqlrewrite.unit import unit_name
 
 _LONGEST = 300  # characters of a region in a sentence; the detail has all of it
+_LONGEST_UNIT = 60  # characters of a unit's name in a sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +93,11 @@ def bill(
             ],
             **{name: facts[name] for name in ("ways", "promise", "relaxed", "bought") if name in facts},
             **_bounded(each),
+            "unit": unit_name(each.question),
+            "as_of": facts.get("as_of"),
             "reused": paid is None,
             "remaining_epsilon": float(shown(remaining.epsilon, ROUND_DOWN)),
-            "limited_by": "database" if remaining.table < remaining.analyst else "analyst",
+            "limited_by": "database" if remaining.shared < remaining.analyst else "analyst",
         }
     )
 
@@ -175,8 +179,9 @@ def _atom(each: Plan, atom: Atom, noisy: Noisy, paid: bool) -> dict[str, Any]:
 
 def sentence(entry: Bill) -> str:
     fields = entry.fields
-    where = " in the database" if fields.get("limited_by") == "database" else ""
-    left = f"epsilon {fields['remaining_epsilon']:g} left{where}"
+    left = f"epsilon {fields['remaining_epsilon']:g} left"
+    if fields.get("limited_by") == "database":  # in tenths of its limit: what others pay is not shown
+        left = f"at most {left} in the database"
     if fields["mechanism"] == "domain":
         return f"veil: the declared keys are public, at no cost; {left}"
     if fields["mechanism"] == "constant":
@@ -193,7 +198,8 @@ def sentence(entry: Bill) -> str:
         left += f"; each {fields['bounded']['unit']} counts with {_most(fields['bounded'])}"
     if fields["reused"]:
         return f"veil: answered from what you already know, at no cost; {left}"
-    return f"veil: {fields['mechanism']} spent epsilon {fields['epsilon']:.4g}; {left}"
+    unit = f" per {fields['unit']}" if len(fields["unit"]) <= _LONGEST_UNIT else ""
+    return f"veil: {fields['mechanism']} spent epsilon {fields['epsilon']:.4g}{unit}; {left}"
 
 
 def _most(bounded: Mapping[str, Any]) -> str:

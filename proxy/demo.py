@@ -212,7 +212,8 @@ def register(dsn: str) -> None:
                 connection.execute("SELECT provenance.publish(%s)", [table.name])
                 continue
             connection.execute(
-                "SELECT provenance.protect(%s, unit_column => %s, max_groups => %s, max_rows => %s, size_hint => %s)",
+                "SELECT provenance.protect(%s, unit_column => %s, max_groups => %s, max_rows => %s, size_hint => %s,"
+                " changes => 'frozen')",
                 [table.name, table.unit_column, table.max_groups, table.max_rows, table.size_hint],
             )
             for column in table.columns:

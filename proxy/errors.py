@@ -11,7 +11,10 @@ Refusal (mechanisms.errors)
 ├── QueryCancelled           57014
 ├── AdminShutdown            57P01
 ├── DatabaseUnreachable      58000   provenance or shadow do not answer: nothing was read, nothing was charged
+├── ProtectedDatabaseUnusable 58000  it cannot be reached, or the question cannot run there: nothing was charged
 ├── ProtectedDatabaseFailed  58000   fixed text: nothing of the database's own message passes
+│   └── MeasurementFailed    58000   the same to the analyst; recorded as a security incident
+├── DeadlineExceeded         57014   the time limit of every question; charged
 └── Incident                 XX000   our bug: a number for the client, the stack for the log
 """
 
@@ -114,6 +117,42 @@ class ProtectedDatabaseFailed(Refusal):
             "the protected database could not answer",
             detail="What was charged for the question stays charged.",
             hint="Ask again later; if it lasts, tell the administrator.",
+        )
+
+
+class MeasurementFailed(ProtectedDatabaseFailed):
+    """A failure that may depend on private rows: to the analyst like any other, to the administrator an incident."""
+
+    def __init__(self, charge: int, failure: str, statement: str) -> None:
+        super().__init__()
+        self.charge = charge
+        self.failure = failure  # SQLSTATE, or the class of the error that reading the result raised
+        self.statement = statement
+
+
+class ProtectedDatabaseUnusable(Refusal):
+    """The protected database cannot be reached, or the generated SQL cannot run there; known before the charge."""
+
+    sqlstate = "58000"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the protected database could not answer",
+            detail="Nothing was charged.",
+            hint="Ask again later; if it lasts, tell the administrator.",
+        )
+
+
+class DeadlineExceeded(Refusal):
+    """The question took longer than any question may; whether it did may depend on rows, so it is charged."""
+
+    sqlstate = "57014"
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"the question did not end within the time limit of {seconds:g} seconds",
+            detail="It was charged: how long a question takes depends on the data.",
+            hint="Ask for fewer groups or rows, or ask the administrator for a longer PGVEIL_QUESTION_SECONDS.",
         )
 
 

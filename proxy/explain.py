@@ -18,22 +18,22 @@ from mechanisms.loss import Loss, epsilon_of
 from mechanisms.noise import DiscreteGaussian, DiscreteLaplace
 from mechanisms.threshold import Share
 from provenance.accountant import shown
-from provenance.model import Charge, Felt, Room, Verdict
+from provenance.model import Room, Verdict
 from provenance.nearby import Near
-from provenance.reach import beside, reach
 from provenance.synopses import Sameness
-from provenance.told import told
 from proxy.answer import known_to
 from proxy.asker import Answered, Asker, sameness
 from proxy.bill import nearness, shown_comparison, shown_threshold
 from proxy.conversation import Conversation
-from proxy.numbers import Ways, ways
-from proxy.patched import Buyer, Offer
+from proxy.numbers import ways
+from proxy.patched import Buyer
 from proxy.plan import Plan, StatementPlan, lattice_unit, shares_views
+from proxy.priced import Priced
 from proxy.reading import Reading
 from proxy.relaxed import Relaxed, nearby
 from proxy.remembered import remembered
-from proxy.runtime import House, Runtime
+from proxy.runtime import Runtime
+from proxy.view_updates import Ways
 from proxy.wishes import Wishes
 from sqlrewrite import spelled
 from sqlrewrite.errors import NotAnswered
@@ -41,6 +41,7 @@ from sqlrewrite.finish import array_text
 from sqlrewrite.generate import generate
 from sqlrewrite.lex import Kind, Token, tokens
 from sqlrewrite.question import Atom, Question
+from sqlrewrite.unit import unit_name
 
 _TEXT = 'SELECT v AS "QUERY PLAN" FROM pg_catalog.unnest(${}::pg_catalog.text[]) WITH ORDINALITY AS u(v, i) ORDER BY i'
 _JSON = 'SELECT v AS "QUERY PLAN" FROM pg_catalog.unnest(${}::pg_catalog.json[]) AS u(v)'
@@ -95,8 +96,9 @@ async def explain(
 ) -> Answered:
     """Have the shadow show the plan as PostgreSQL shows one."""
     wishes = Wishes.read(reading.settings)
-    house = await runtime.current()
-    planned = await remembered(explained.question, reading, house, wishes, shadow.enumerate)
+    house = await runtime.current(asker.name)
+    floor = await runtime.floor(asker.name, house)
+    planned = await remembered(explained.question, reading, house, wishes, shadow.enumerate, floor)
     seen: set[Sameness] = set()
     priced: list[Priced] = []
     total = Loss.nothing(house.coin)
@@ -106,14 +108,15 @@ async def explain(
         found = await ways(runtime.releases, asker.name, each) if not known and shares_views(each) else None
         if not known and (found is None or found.dearer_than(each.most)):
             each.refuse_if_dear()
+            found, each = None, each.raised or each
         known = known or (found is not None and found.free)
         priced.append(Priced(each, known, found))
         seen.add(same)
         total = total + priced[-1].expected
     asked = [one.charge(asker, house) for one in priced if one.expected.amount or one.expected.delta]
-    verdict = await runtime.ledger.verdict(asked) if asked else Verdict(None, Decimal(0), Decimal(0))
+    verdict = await runtime.ledger.verdict(asked, exact=False) if asked else Verdict(None, Decimal(0), Decimal(0))
     if verdict.refusal is not None:
-        buyer = Buyer(runtime, asker, house, reading, wishes, shadow.enumerate)
+        buyer = Buyer(runtime, asker, house, reading, wishes, shadow.enumerate, exact=False)
         priced = [await _with_nearby(buyer, one) for one in priced]
     left = (await runtime.ledger.remaining(asker.name)).epsilon
     room = await runtime.ledger.room(asker.name)
@@ -130,64 +133,6 @@ async def _with_nearby(buyer: Buyer, one: Priced) -> Priced:
         return one
     near, offer = await nearby(buyer.runtime.releases, buyer.asker.name, one.plan), await buyer.offer(one.plan)
     return replace(one, nearby=near, offer=offer)
-
-
-@dataclass(frozen=True, slots=True)
-class Priced:
-    """One question with what it would cost now."""
-
-    plan: Plan
-    known: bool  # free, or answered before
-    ways: Ways | None
-    nearby: Relaxed | None = None
-    offer: Offer | None = None
-
-    @property
-    def expected(self) -> Loss:
-        """What it usually costs: a fixed price, what is new in its views, or what decisions like it took."""
-        if self.known:
-            return Loss.nothing(self.plan.loss.coin)
-        if self.ways is not None:
-            return self.ways.loss
-        staged = self.plan.staged
-        return self.plan.loss if staged is None else self.plan.loss + staged.usual()
-
-    @property
-    def table(self) -> Decimal:
-        """What the protected database would lose, in coin."""
-        return self.expected.amount if self.known or self.ways is None else self.ways.table
-
-    @property
-    def felt(self) -> tuple[Felt, ...]:
-        """Where that would fall."""
-        if self.known or self.ways is None:
-            return (Felt(reach(self.plan.question), self.expected.amount, self.table),)
-        return self.ways.felt
-
-    def charge(self, asker: Asker, house: House) -> Charge:
-        """As much of it as the limits are about."""
-        relation, parts = self.plan.question.relation, () if self.ways is None else self.ways.parts
-        return Charge(
-            *(asker.name, relation.id, relation.data_version, house.catalog.version, self.plan.digest, ""),
-            *(self.plan.mechanism, self.expected),
-            table=self.table,
-            parts=parts,
-            felt=self.felt,
-            beside=beside(self.plan.question),
-        )
-
-    @property
-    def epsilon(self) -> float:
-        """Its own, if it costs that."""
-        return self.at(self.expected)
-
-    def at(self, loss: Loss) -> float:
-        """The question's own epsilon at a loss."""
-        each = self.plan
-        if self.known or not loss.amount:
-            return 0.0
-        converted = each.staged is not None or self.ways is not None
-        return float(epsilon_of(loss.coin, loss.amount, each.conversion_delta) if converted else each.epsilon)
 
 
 def _document(
@@ -221,14 +166,14 @@ def _verdict(verdict: Verdict, questions: Sequence[dict[str, Any]]) -> str:
 
 def _question(one: Priced, seed: int, room: Room) -> dict[str, Any]:
     each = one.plan
-    question, unit = each.question, each.question.unit
+    question = each.question
     sql = None if each.free else generate(question, seed).sql
     return {
         "Mechanism": each.mechanism,
         "Relation": question.relation.qualified,
-        "Unit": "a row" if unit.column is None else ", ".join(column.name for column in unit.column),
+        "Unit": unit_name(question),
         "Cells Per Unit": each.contribution.cells,
-        "Rows Per Unit": unit.max_rows,
+        "Rows Per Unit": question.unit.max_rows,
         "Groups": each.cells.size if each.cells is not None else None,
         "Domain": "public" if each.presence is None else f"unknown: named from {each.presence.threshold} units on",
         "Tree": None if question.having is None else _tree(question.having, question),
@@ -237,7 +182,8 @@ def _question(one: Priced, seed: int, room: Room) -> dict[str, Any]:
         "Atoms": [_atom(each, atom) for atom in dict.fromkeys(atoms(question.having))] if question.having else [],
         "Statistics": [_statistic(each, at, share) for at, share in enumerate(each.shares) if share is not None],
         "SQL": sql,
-        "Region": _region(one),
+        "Region": "; ".join(one.regions),
+        "Least Price": one.least,
         "Reused": one.known,
         "Ways": [] if one.ways is None else _ways(one, one.ways),
         "Cost": {"worst": 0.0, "expected": 0.0, "delta": 0.0} if one.known else _cost(one, room),
@@ -257,11 +203,6 @@ def _relaxed(one: Priced) -> list[dict[str, Any]]:
     return [{**entry, "bought": offer.bought, "charged": f"{offer.cost.normalize():f}"}]
 
 
-def _region(one: Priced) -> str:
-    """Whom it would cost anything, as a condition."""
-    return "; ".join(dict.fromkeys(told(each.region) if each.region.sides else "everybody" for each in one.felt))
-
-
 def bounds_alpha(each: Plan) -> bool:
     """Whether the mechanism promises anything about false groups."""
     return each.staged is not None and each.staged.mechanism in ("cert", "probe", "probe_naive", "probe_ent")
@@ -277,7 +218,6 @@ def _ways(one: Priced, found: Ways) -> list[dict[str, Any]]:
                     "way": f"{other.word} on {other.view}",
                     "epsilon": one.at(Loss(found.loss.coin, other.cost.analyst)),
                     "charged": f"{other.cost.analyst:f}",
-                    "database": f"{other.cost.database:f}",
                 }
                 for other in (weighed.chosen, *weighed.others)
             ],
@@ -302,7 +242,7 @@ def _prices(one: Priced) -> dict[str, float]:
     if each.staged is None:
         return {}
     return {
-        alpha: float(epsilon_of(loss.coin, (each.loss + loss).amount, each.conversion_delta))
+        alpha: float(epsilon_of(loss.coin, one.at_least(each.loss + loss).amount, each.conversion_delta))
         for alpha, loss in each.staged.prices().items()
     }
 
@@ -366,7 +306,7 @@ def _lines(document: dict[str, Any]) -> Iterator[str]:
         yield f"  Groups: {number_of}, domain {question['Domain']}"
         cells = question["Cells Per Unit"]
         groups, each = ("group", "") if cells == 1 else ("groups", " in each")
-        most = "" if question["Unit"] == "a row" else f", with at most {question['Rows Per Unit']} rows{each}"
+        most = "" if question["Unit"][:4] == "row " else f", with at most {question['Rows Per Unit']} rows{each}"
         yield f"  Privacy unit: {question['Unit']}, in at most {cells} {groups}{most}"
         if question["Tree"] is not None:
             alpha = "" if question["Alpha"] is None else f", alpha {question['Alpha']:g}"
@@ -386,6 +326,8 @@ def _lines(document: dict[str, Any]) -> Iterator[str]:
             prices = ", ".join(f"{price:.4g} at alpha {alpha}" for alpha, price in question["Prices"].items())
             yield f"  Usual price: epsilon {prices}"
         yield f"  Region: {question['Region']}"
+        if question["Least Price"] is not None:
+            yield f"  Scan: costs at least epsilon {question['Least Price']:.4g}, of everybody whose rows are read"
         if question["Relaxed"]:
             pieces = "; ".join(question["Relaxed"][0].get("bought", ()))
             price = f", with a piece that is bought ({pieces})" if pieces else ""

@@ -1,13 +1,15 @@
 """What a question costs nothing for: numbers that follow from releases which the analyst knows whole.
 
 *Guarantee*: a free number is a function of the question and of releases that this analyst has paid for, of the present
-data. Nothing is read, drawn or written for it, so it tells nothing new, however often it is asked and whatever is asked
-beside it: averaging free numbers cannot get beyond what the releases say.
+data version, and of one snapshot unless the tables are frozen. Nothing is read, drawn or written for it, so it tells
+nothing new, however often it is asked and whatever is asked beside it: averaging free numbers cannot get beyond what
+the releases say.
 
-Of all that is known the fewest releases are taken that are precise enough, the oldest first, and of several views the
-one that was known first. So the same question at the same accuracy shows the same numbers after more has been learned,
-on every proxy, and nothing has to be stored for that. What is known through added noise is replaced when the noise is
-narrowed: numbers that need it are stored by the till, like those that cost something.
+Of a table that changes the latest snapshot is taken in which all numbers are precise enough, and what follows holds
+within it. Of all that is known the fewest releases are taken that are precise enough, the oldest first, and of several
+views the one that was known first. So the same question at the same accuracy shows the same numbers after more has been
+learned, on every proxy, and nothing has to be stored for that. What is known through added noise is replaced when the
+noise is narrowed: numbers that need it are stored by the till, like those that cost something.
 """
 
 from __future__ import annotations

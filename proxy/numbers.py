@@ -20,25 +20,27 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, TypeAlias
+from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 
 from mechanisms.grid import Grid
-from mechanisms.loss import Coin, Loss
+from mechanisms.loss import Coin
 from mechanisms.noise import DiscreteGaussian
 from mechanisms.release import release
-from mechanisms.synopsis import FRESH, Known, Partial, Release, Step, advanced, draw_partial, estimate
+from mechanisms.synopsis import FRESH, Known, Partial, Release, advanced, draw_partial, estimate
 from mechanisms.threshold import Share
 from mechanisms.values import Exact, Lattice, Noisy
-from provenance.model import Felt, Part, Receipt
-from provenance.plan import NOTHING, Cost, OnView, on_view, plan
+from provenance.model import Receipt
+from provenance.plan import NOTHING, OnView, plan
 from provenance.plan import Plan as Choices
-from provenance.reach import reach
 from provenance.releases import Fresh, Held, Place, Releases, learn
 from provenance.shape import shape_of
+from provenance.snapshots import combines, slices, unmeasured
 from proxy.free import enough
 from proxy.plan import Plan, weights
+from proxy.view_updates import Move, Source, Ways
 from proxy.wider import Derivable
 from sqlrewrite.cells import Cells
 from sqlrewrite.question import Question
@@ -47,115 +49,12 @@ from sqlrewrite.view import View, view_of
 _FINEST = Fraction(4)
 """The smallest variance of a release, in grid numbers: below that, discrete noise is no Gaussian any more."""
 
+_UNDER = 1 - Fraction(1, 10**9)  # of what a floor buys: roundings must not make it cost more
+
+_Seen: TypeAlias = tuple[Place, View, Question, Cells, int, Derivable | None]
+
 Measured = Callable[[Question, Cells], Awaitable[Exact]]
 """One look at the data."""
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """What happens to one view."""
-
-    place: Place
-    view: View
-    question: Question  # whose statistic ``row`` the view is, over these cells
-    cells: Cells
-    row: int
-    grid: Grid
-    held: Held
-    touched: int
-    step: Step
-    word: str  # reuse, derive, refine or measure
-    drawn: Partial | None = None  # as much of a release as the analyst gets, where one is there already
-    also: tuple[tuple[str, tuple[Any, ...]], ...] = ()  # what is written with the charge
-
-    @property
-    def cost(self) -> Cost:
-        """For the analyst, and for the protected database."""
-        return on_view(self.step, self.held.known, self.grid.parts, self.touched, Coin.ZCDP)
-
-    @property
-    def part(self) -> Part:
-        """What the view loses."""
-        return Part(self.view.dimensions, self.view.measure, self.cost.analyst, self.cost.database)
-
-    @property
-    def felt(self) -> Felt:
-        """Where that falls: on whoever the statistic can be about, in any of its cells."""
-        return Felt(reach(self.question, self.row), self.cost.analyst, self.cost.database)
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Where a statistic comes from: a view, which of its cells, and the releases that are enough, if known whole."""
-
-    place: Place
-    wider: Derivable | None
-    known: Known | None
-
-
-@dataclass(frozen=True, slots=True)
-class Ways:
-    """How the numbers of one question are had: a move for each view, and the view of each statistic."""
-
-    moves: Mapping[Place, Move]
-    sources: tuple[Source, ...]  # of each statistic
-    plans: tuple[Choices, ...]  # for each statistic, the ways that were weighed
-
-    @property
-    def free(self) -> bool:
-        """Whether nothing is paid, drawn or written: all of it follows from releases that the analyst knows whole."""
-        return all(source.known is not None for source in self.sources)
-
-    @property
-    def looks(self) -> bool:
-        """Whether the data must be read."""
-        return any(move.step.grow is not None for move in self.moves.values())
-
-    @property
-    def names(self) -> list[str]:
-        """What is done for each statistic."""
-        return [
-            self.moves[one.place].word if one.wider is None else f"{self.moves[one.place].word} on {one.wider.label}"
-            for one in self.sources
-        ]
-
-    @property
-    def loss(self) -> Loss:
-        """What the analyst pays."""
-        return Loss(Coin.ZCDP, sum((part.amount for part in self.parts), Decimal(0)))
-
-    def dearer_than(self, most: Decimal | None) -> bool:
-        """Whether the analyst would pay more than is allowed: parts of a release come in steps, rounded up."""
-        return most is not None and self.loss.amount > most
-
-    @property
-    def table(self) -> Decimal:
-        """What the protected database loses."""
-        return sum((part.table for part in self.parts), Decimal(0))
-
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        """What each view loses; two views that reports call the same are one there."""
-        named: dict[tuple[tuple[str, ...], str], Part] = {}
-        for part in (move.part for move in self.moves.values()):
-            key = (tuple(sorted(set(part.dimensions))), part.measure)
-            before = named.get(key)
-            named[key] = (
-                part
-                if before is None
-                else replace(before, amount=before.amount + part.amount, table=before.table + part.table)
-            )
-        return tuple(named.values())
-
-    @property
-    def felt(self) -> tuple[Felt, ...]:
-        """Where what is lost falls: views of different rows are not paid for by the same units."""
-        return tuple(move.felt for move in self.moves.values() if move.cost.analyst)
-
-    @property
-    def also(self) -> list[tuple[str, tuple[Any, ...]]]:
-        """What is written with the charge."""
-        return [statement for move in self.moves.values() for statement in move.also]
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,28 +76,62 @@ class Candidate:
         """As EXPLAIN calls it."""
         return "its own view" if self.wider is None else self.wider.label
 
-    def on_view(self, before: Move | None, touched: int) -> OnView:
-        """The same for the planner; ``before`` is what the question does to the view already."""
+    def on_view(self, before: Move | None, touched: int, floor: Decimal = Decimal(0)) -> OnView:
+        """The same for the planner; ``before`` is what the question does to the view already, ``floor`` the least price
+        of a scan: the view grows by what that buys, as far as noise can become finer.
+        """
         wanted = self.precision if before is None else max(self.precision, before.step.precision)
         owed = NOTHING if before is None else before.cost
         known, parts = self.held.known, self.grid.parts
-        return OnView(self.label, self.held.releases, known, wanted, parts, touched, owed)
+        least = min(1 / _FINEST, 2 * Fraction(floor) * _UNDER / (parts * parts * touched))
+        return OnView(self.label, self.held.releases, known, wanted, parts, touched, owed, least)
 
 
 async def ways(store: Releases, analyst: str, each: Plan) -> Ways:
-    """The cheapest way for every number; nothing is written, and no data is read."""
+    """The cheapest way for every number; nothing is written, and no data is read.
+
+    Releases of different snapshots are combined only where nothing changes (``provenance.snapshots``): otherwise all
+    numbers come from those of one snapshot, the latest of which is free if one is, or all are measured at once.
+    """
     found = [_views(each, at) for at in range(len(each.shares))]
     shares = [share for share in each.shares if share is not None]
     places = [place for several, share in zip(found, shares, strict=True) for place, *_ in several]
     finest = [finer(place, share.grid) for several, share in zip(found, shares, strict=True) for place, *_ in several]
     held = await store.find(analyst, [*places, *finest])
+    taken = partial(_taken, each, shares, found)
+    if combines(each.question):
+        return taken(held)
+    there = [known for one in slices(each.question, held) if not (known := taken(one)).looks]
+    free = next((one for one in there if one.free), None)
+    if free is not None:
+        return free
+    fresh = taken(unmeasured(held))
+    chosen = min([*there, fresh], key=lambda one: (one.loss.amount + one.table, one.loss.amount))
+    return chosen if chosen is fresh else chosen.beside(fresh)
+
+
+def _taken(each: Plan, shares: Sequence[Share], found: Sequence[list[_Seen]], held: Mapping[Place, Held]) -> Ways:
+    """The cheapest way for every number, from releases that may be combined; a scan buys what its floor pays."""
+    plain = _chosen(each, found, shares, held, (Decimal(0),) * len(shares))
+    bought = plain.bought if each.buys and plain.below.analyst else None
+    return plain if bought is None else _chosen(each, found, shares, held, bought)
+
+
+def _chosen(
+    each: Plan,
+    found: Sequence[list[_Seen]],
+    shares: Sequence[Share],
+    held: Mapping[Place, Held],
+    floors: Sequence[Decimal],
+) -> Ways:
+    """The cheapest way for every number, if a view that grows for it grows by what these amounts buy at least."""
     touched = each.contribution.cells
     moves: dict[Place, Move] = {}
     sources: list[Source] = []
     plans: list[Choices] = []
-    for share, several in zip(shares, found, strict=True):
+    for share, several, floor in zip(shares, found, floors, strict=True):
         candidates = {one.label: one for one in (candidate(share, held, *view) for view in several)}
-        weighed = plan([one.on_view(moves.get(one.place), touched) for one in candidates.values()], Coin.ZCDP)
+        weighed = plan([one.on_view(moves.get(one.place), touched, floor) for one in candidates.values()], Coin.ZCDP)
         free = {label: known for label, one in candidates.items() if (known := enough(one.held, one.precision))}
         weighed = weighed if not free else weighed.taking(min(free, key=lambda label: max(free[label].whole)))
         chosen = weighed.chosen
@@ -210,10 +143,7 @@ async def ways(store: Releases, analyst: str, each: Plan) -> Ways:
         )
         sources.append(Source(one.place, one.wider, free.get(chosen.view)))
         plans.append(weighed)
-    return Ways(moves, tuple(sources), tuple(plans))
-
-
-_Seen: TypeAlias = tuple[Place, View, Question, Cells, int, Derivable | None]
+    return Ways(moves, tuple(sources), tuple(plans), each.floor)
 
 
 def _views(each: Plan, at: int) -> list[_Seen]:

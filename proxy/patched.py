@@ -18,14 +18,16 @@ from mechanisms.interval import deviation
 from mechanisms.loss import Loss, epsilon_of
 from provenance.model import Charge, Felt, Part
 from provenance.nearby import Fact, Nearby
-from provenance.reach import beside, reach
+from provenance.reach import beside
 from provenance.region import Region
 from provenance.relax import Price, Relaxed
 from provenance.releases import Place
 from provenance.shape import Shape, shape_of
+from provenance.snapshots import combines
 from provenance.synopses import Sameness
 from provenance.told import told
 from proxy.asker import Asker, sameness
+from proxy.floor import felt_of
 from proxy.numbers import ways
 from proxy.plan import Plan, shares_views
 from proxy.reading import Reading
@@ -64,6 +66,7 @@ class Buyer:
     reading: Reading
     wishes: Wishes
     enumerate_: Enumerate
+    exact: bool = True  # False: limits that analysts share are looked at as EXPLAIN does
     _looks: int = 0
 
     async def offer(self, each: Plan) -> Offer | None:
@@ -72,20 +75,21 @@ class Buyer:
         single = each.cells is not None and each.cells.size == 1 and not question.keys and not others
         if not single or share is None or question.having is not None or question.unit.column is not None:
             return None
+        if not combines(question):  # what is measured now is not put together with what was measured before
+            return None
         assert each.cells is not None
         asked = shape_of(question, 0, each.cells)
-        facts = (
-            () if asked is None else await facts_of(self.runtime.releases, self.asker.name, question.relation, asked)
-        )
-        if asked is None or not facts:
+        known = {} if asked is None else await facts_of(self.runtime.releases, self.asker.name, question, asked)
+        if asked is None or not known:
             return None
+        (facts,) = known.values()
         self._looks, loop = 0, asyncio.get_running_loop()
 
         def price(regions: Sequence[Region]) -> Decimal | None:
             return asyncio.run_coroutine_threadsafe(self._price(each, regions), loop).result()
 
         variance = Fraction(deviation(share) ** 2)
-        found = await asyncio.to_thread(_nearer, each, facts, asked, price, variance)
+        found = await asyncio.to_thread(_nearer, each, facts.known, asked, price, variance)
         if found is None:
             return None
         plans = await self._plans(each, found.patches)
@@ -106,9 +110,10 @@ class Buyer:
             lifted=None,
         )
         found: dict[Sameness, Plan] = {}
+        floor = await self.runtime.floor(self.asker.name, self.house)
         for region in regions:
             text = f"SELECT {aggregate} FROM {quoted(name[0])}.{quoted(name[1])} WHERE {told(region)}"
-            (piece,) = (await remembered(text, read, self.house, self.wishes, self.enumerate_)).plans
+            (piece,) = (await remembered(text, read, self.house, self.wishes, self.enumerate_, floor)).plans
             found[sameness(self.asker, piece)] = piece
         return found
 
@@ -132,7 +137,7 @@ class Buyer:
         most = wanted.max_epsilon if wanted.epsilon is None else wanted.epsilon
         if most is not None and cost and epsilon_of(coin, cost, each.conversion_delta) > most:
             return None
-        refused = bool(owed) and (await self.runtime.ledger.verdict(owed)).refusal is not None
+        refused = bool(owed) and (await self.runtime.ledger.verdict(owed, exact=self.exact)).refusal is not None
         return None if refused else cost
 
     async def _charge(self, piece: Plan, taken: set[Place]) -> Charge:
@@ -144,9 +149,10 @@ class Buyer:
                 found = None
             else:
                 taken.update(found.moves)
-        loss, table = piece.loss, piece.loss.amount
+        paid = piece if found is not None else piece.raised or piece
+        loss, table = paid.loss, paid.loss.amount
         parts: tuple[Part, ...] = ()
-        felt: tuple[Felt, ...] = (Felt(reach(piece.question), loss.amount, loss.amount),)
+        felt: tuple[Felt, ...] = felt_of(piece.question, loss.amount, loss.amount, piece.floor)
         if found is not None:
             loss, table, parts, felt = found.loss, found.table, found.parts, found.felt
             loss = Loss.nothing(loss.coin) if found.free else loss

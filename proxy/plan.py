@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from decimal import ROUND_DOWN, Decimal
+from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache, partial
 
@@ -19,11 +19,12 @@ import numpy as np
 from mechanisms.apportion import Ask, apportion, own_epsilon
 from mechanisms.condition import atoms
 from mechanisms.errors import AccuracyUnreachable
-from mechanisms.loss import QUANTUM, Loss, amount_within
+from mechanisms.loss import Loss, amount_within
 from mechanisms.noise import DiscreteGaussian
 from mechanisms.threshold import Share, key_threshold
 from mechanisms.values import Lattice
 from proxy.decided import Decided, decided, is_staged
+from proxy.floor import Floor, Presence, payment_of
 from proxy.reading import Reading
 from proxy.runtime import House
 from proxy.wider import Derivable, Enumerate, derivable
@@ -35,7 +36,7 @@ from sqlrewrite.cells import Cells, cells
 from sqlrewrite.constant import NUMBERS, TEXTS, base_type
 from sqlrewrite.cut import Cut, cut
 from sqlrewrite.domain import domain_query, is_open
-from sqlrewrite.errors import NotAnswered, SyntaxNotRead, TooManyGroups
+from sqlrewrite.errors import SyntaxNotRead, TooManyGroups
 from sqlrewrite.finish import Released, as_released, finish, released
 from sqlrewrite.folding import columns, questions
 from sqlrewrite.generate import SUMS
@@ -50,18 +51,6 @@ from sqlrewrite.sensitivity import Contribution, sensitivity
 
 _SETTLED = frozenset((*NUMBERS, *TEXTS, "boolean", "uuid"))
 """Types whose constants mean the same in every session."""
-
-_OPEN_QUESTIONS = 100
-"""How many questions over unknown domains the deployment's delta pays for."""
-
-
-@dataclass(frozen=True, slots=True)
-class Presence:
-    """How groups of an unknown domain are hidden: noise on their number of units, and from where on they are named."""
-
-    share: Share
-    threshold: int
-    delta: Decimal
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +74,8 @@ class Plan:
     wider: tuple[tuple[Derivable, ...], ...]  # for each statistic, registered views that it can be derived from
     probe: bool  # the answer is thrown away whatever it is, or no row can be in it, whatever the data
     dear: AccuracyUnreachable | None  # why its full price is more than the analyst lets it spend
+    floor: Decimal = Decimal(0)  # the least price of a scan, in coin; 0: there is none, or nothing is read
+    raised: Plan | None = None  # where that is more than the price: the same with the noise that it buys
 
     @property
     def free(self) -> bool:
@@ -114,6 +105,11 @@ class Plan:
         """The shares of all numbers that are released at a fixed price."""
         kept = (*self.shares, self.presence.share if self.presence is not None else None)
         return tuple(share for share in kept if share is not None)
+
+    @property
+    def buys(self) -> Decimal:
+        """What a view that has to be measured grows by, in coin: the floor, unless the noise is fixed."""
+        return self.floor if self.question.relation.noise_magnitude is None else Decimal(0)
 
     def within(self, half: Decimal) -> Plan:
         """The plan of one of whose budget this coin is half."""
@@ -155,8 +151,10 @@ def skeleton(text: str) -> Outline:
     return outline(text)
 
 
-async def plan(text: str, reading: Reading, house: House, wishes: Wishes, enumerate_: Enumerate) -> StatementPlan:
-    """Read every question of a statement and price it."""
+async def plan(
+    text: str, reading: Reading, house: House, wishes: Wishes, enumerate_: Enumerate, floor: Decimal = Decimal(0)
+) -> StatementPlan:
+    """Read every question of a statement and price it; ``floor`` is the analyst's least price of a scan."""
     resolve = resolver(house.catalog, reading)
     refuse_kind(text, lambda name: _protected(resolve(*name), house.catalog))
     structure = skeleton(text)
@@ -185,7 +183,7 @@ async def plan(text: str, reading: Reading, house: House, wishes: Wishes, enumer
         # Numbers are stored by place: another list of groups (a public table has changed) is another question.
         listing = "" if listed is None else "/" + hashlib.sha256(repr(listed).encode()).hexdigest()
         context = listing + setting_digest(question, reading)
-        priced = _price(question, taken, domain, wishes, house, max(1, decisions), printed.digest, context)
+        priced = _price(question, taken, domain, wishes, house, max(1, decisions), printed.digest, context, floor)
         if domain is not None and shares_views(priced):
             settings = partial(setting_digest, reading=reading)
             several = range(len(question.statistics))
@@ -263,18 +261,6 @@ def _with_open_keys(question: Question) -> Question:
     )
 
 
-def _payment(question: Question, house: House) -> Decimal:
-    """The delta that hides single units in groups of an unknown domain: a hundredth of what may be paid in all."""
-    delta = (house.versions.payment_delta / _OPEN_QUESTIONS).quantize(QUANTUM, ROUND_DOWN)
-    if delta <= 0:
-        raise NotAnswered(
-            "a key has no declared domain, and this deployment pays no delta to hide single groups",
-            hint="The administrator can declare the domain: SELECT provenance.declare_attribute("
-            f"'{question.relation.qualified}', column, members => ARRAY[...]).",
-        )
-    return delta
-
-
 def _price(
     question: Question,
     taken: Cut,
@@ -284,13 +270,15 @@ def _price(
     decisions: int,
     digest: str,
     context: str,
+    floor: Decimal,
 ) -> Plan:
     coin, touched, converted = house.coin, sensitivity(question), house.versions.conversion_delta
     never = question.having == NEVER  # no row, hence no group that would have to be hidden
-    payment = _payment(question, house) if any(key.open for key in question.keys) and not never else None
+    payment = payment_of(question, house) if any(key.open for key in question.keys) and not never else None
     accuracy, fixed = wishes.accuracy.shared(decisions), question.relation.noise_magnitude
+    least = Floor(floor, coin, converted)
     if fixed is not None:
-        accuracy = accuracy.capped()
+        accuracy = least.price(accuracy).capped()
     nobody = domain is not None and not domain.size  # WHERE leaves out every group
     probe = is_probe(taken.block) or _of_nothing(question) or nobody or never
     staged = None
@@ -306,7 +294,7 @@ def _price(
         priced = partial(priced, magnitude=fixed)
     dear = None
     try:
-        given = priced(accuracy)
+        given = least.tried(priced, accuracy)
     except AccuracyUnreachable as refusal:
         if accuracy.max_epsilon is None or accuracy.epsilon is not None:
             raise
@@ -317,10 +305,10 @@ def _price(
         *_, last = given
         presence = Presence(last, key_threshold(last, payment, touched.cells), payment)
     following = iter(given)
-    allowed = accuracy.max_epsilon if accuracy.epsilon is None else accuracy.epsilon
+    allowed = accuracy.max_epsilon if accuracy.epsilon is None else least.price(accuracy).epsilon
     # Cells have independent noise, so what one unit touches adds up in coin.
     amount = sum((share.loss(coin).amount for share in paid), Decimal(0)) * touched.cells
-    return Plan(
+    base = Plan(
         question=question,
         cut=taken,
         cells=domain,
@@ -337,8 +325,9 @@ def _price(
         staged=staged,
         wider=(),
         probe=probe,
-        dear=None if probe else dear,
+        dear=None if probe else (least.refusal(accuracy) if amount < floor else None) or dear,
     )
+    return base if base.free else least.raised(base, tuple(asked), accuracy, longest, shares_views(base))
 
 
 def _asks(question: Question, touched: Contribution, wishes: Wishes, staged: bool) -> list[Ask | None]:

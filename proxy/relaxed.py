@@ -14,6 +14,7 @@ import asyncio
 import math
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from datetime import datetime
 from fractions import Fraction
 from functools import reduce
 from typing import Any
@@ -30,6 +31,7 @@ from provenance.errors import LimitReached
 from provenance.nearby import Fact, Near, Nearby
 from provenance.releases import Releases
 from provenance.shape import Shape, shape_of
+from provenance.snapshots import as_of, combines, slices
 from provenance.synopses import Sameness, Stored
 from provenance.told import told
 from proxy.bill import Groups
@@ -38,7 +40,6 @@ from proxy.rows import groups_of
 from proxy.runtime import Runtime
 from proxy.wishes import Wishes
 from sqlrewrite import spelled
-from sqlrewrite.catalog import Relation
 from sqlrewrite.cells import key_text
 from sqlrewrite.minimise import prime_implicants
 from sqlrewrite.problem import thresholds
@@ -46,6 +47,7 @@ from sqlrewrite.question import Atom, ColumnRef, Question
 
 _MOST_GROUPS = 100
 _MOST_VIEWS = 200
+_MOST_SNAPSHOTS = 16  # the latest ones
 _NOTHING = Fraction(0)
 
 _PROMISE = "nearby regions: beta holds for those that are told, and for thresholds not chosen from these numbers"
@@ -60,12 +62,19 @@ class Relaxed:
     """What is known near each number of a question: statistics x groups."""
 
     rows: tuple[tuple[Near, ...], ...]
+    as_of: str | None = None  # when the oldest release behind it was measured
+
+    @property
+    def farthest(self) -> tuple[Fraction, Fraction]:
+        """How far the farthest number lies from what was asked, and the largest variance."""
+        every = [near for row in self.rows for near in row]
+        return max(near.error for near in every), max(near.variance for near in every)
 
     def stored(self, each: Plan) -> Stored:
         """As an answer; a number between two lattice points goes to the nearer one."""
         values = [[math.floor(near.value + Fraction(1, 2)) for near in row] for row in self.rows]
         noisy, having = Noisy(np.array(values, dtype=np.int64)), each.question.having
-        facts: dict[str, Any] = {"relaxed": self.told(each)}
+        facts: dict[str, Any] = {"relaxed": self.told(each), "as_of": self.as_of}
         if having is None:
             return Stored(noisy, facts=facts)
         beta = float(each.beta) / max(len(part) for part in prime_implicants(having))
@@ -152,25 +161,38 @@ def _with_hint(refusal: LimitReached, more: str) -> LimitReached:
 
 
 async def nearby(store: Releases, analyst: str, each: Plan) -> Relaxed | None:
-    """What the analyst knows near the numbers of a question; None where one of them has nothing near it."""
+    """What the analyst knows near the numbers of a question; None where one of them has nothing near it.
+
+    All of it from one snapshot, the one in which what is known lies nearest, unless nothing changes.
+    """
     if each.cells is None or not each.question.statistics:
         return None
     question = replace(each.question, having=None)
-    rows: list[tuple[Near, ...]] = []
+    known: list[tuple[Shape, Mapping[int, Facts]]] = []
     for place in range(len(question.statistics)):
         asked = shape_of(question, place, each.cells, _MOST_GROUPS)
-        near = None if asked is None else await _row(store, analyst, question, asked)
+        if asked is None:
+            return None
+        known.append((asked, await facts_of(store, analyst, question, asked)))
+    shared = set.intersection(*(set(facts) for _, facts in known))
+    found = [
+        near
+        for snapshot in sorted(shared, reverse=True)
+        if (near := await _relaxed(question, [(asked, facts[snapshot]) for asked, facts in known])) is not None
+    ]
+    return min(found, key=lambda near: near.farthest, default=None)
+
+
+async def _relaxed(question: Question, known: Sequence[tuple[Shape, Facts]]) -> Relaxed | None:
+    """One number near that of each group; groups stay apart, so that none is taken for another."""
+    keys = {key.expression.name for key in question.keys if isinstance(key.expression, ColumnRef)}
+    rows: list[tuple[Near, ...]] = []
+    for asked, facts in known:
+        near = await asyncio.to_thread(_nearest, question, facts.known, asked, keys)
         if near is None:
             return None
         rows.append(near)
-    return Relaxed(tuple(rows))
-
-
-async def _row(store: Releases, analyst: str, question: Question, asked: Shape) -> tuple[Near, ...] | None:
-    """One number near that of each group; groups stay apart, so that none is taken for another."""
-    keys = {key.expression.name for key in question.keys if isinstance(key.expression, ColumnRef)}
-    facts = await facts_of(store, analyst, question.relation, asked)
-    return await asyncio.to_thread(_nearest, question, facts, asked, keys)
+    return Relaxed(tuple(rows), as_of(moment for _, facts in known for moment in facts.made))
 
 
 def _nearest(question: Question, facts: Sequence[Fact], asked: Shape, keys: Set[str]) -> tuple[Near, ...] | None:
@@ -186,23 +208,44 @@ def _nearest(question: Question, facts: Sequence[Fact], asked: Shape, keys: Set[
     return tuple(found)
 
 
-async def facts_of(store: Releases, analyst: str, relation: Relation, asked: Shape) -> Sequence[Fact]:
-    """Everything that the analyst knows of what a shape adds up: of each view the best estimate."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Facts:
+    """What an analyst knows that may be put together, and when it was measured."""
+
+    known: tuple[Fact, ...]
+    made: tuple[datetime, ...]
+
+
+async def facts_of(store: Releases, analyst: str, question: Question, asked: Shape) -> Mapping[int, Facts]:
+    """Everything that the analyst knows of what a shape adds up: of each view the best estimate, by snapshot.
+
+    Where nothing changes all of it is put together, under the number 0.
+    """
+    relation = question.relation
     shapes = await store.shapes(analyst, relation.id, relation.data_version, asked.summed, _MOST_VIEWS)
     held = await store.find(analyst, list(shapes))
-    facts: list[Fact] = []
-    for place, shape in shapes.items():
-        there = held[place]
-        grid = there.grid
-        if grid is None or not there.known.precision(there.releases):
-            continue
-        there = await store.loaded(analyst, there, there.known.whole)
-        values, variance = estimate(there.releases, there.known)
-        step = Fraction(grid.sensitivity, grid.parts)
-        # Rounded to a whole number of steps, and told by the middle of a step: each time by at most a half.
-        rounded = _NOTHING if grid.own and len(there.known.whole) + (there.known.partial is not None) == 1 else step**2
-        facts.append(Fact(shape, grid.lattice(values), variance * step**2 + rounded))
-    return facts
+    together = combines(question)
+    found: dict[int, Facts] = {}
+    for one in slices(question, held)[:_MOST_SNAPSHOTS]:
+        facts: list[Fact] = []
+        made: list[datetime] = []
+        snapshot = 0
+        for place, shape in shapes.items():
+            there = one[place]
+            grid = there.grid
+            if grid is None or not there.known.precision(there.releases):
+                continue
+            there = await store.loaded(analyst, there, there.known.whole)
+            values, variance = estimate(there.releases, there.known)
+            step = Fraction(grid.sensitivity, grid.parts)
+            # Rounded to a whole number of steps, and told by the middle of a step: each time by at most a half.
+            rounded = _NOTHING if grid.own and len(there.known.ids) == 1 else step**2
+            facts.append(Fact(shape, grid.lattice(values), variance * step**2 + rounded))
+            made += [there.paid[id_] for id_ in there.known.ids]
+            snapshot = 0 if together else min(there.snapshots[id_] for id_ in there.known.ids)
+        if facts:
+            found[snapshot] = Facts(tuple(facts), tuple(made))
+    return found
 
 
 def unfiltered(each: Plan, measure: int) -> str:

@@ -25,12 +25,17 @@ _MOST: Final = 10_000  # questions, the last ones
 _BUDGET: Final = (
     "SELECT r.view, trim_scale(ceil(r.spent * 1e6) / 1e6) AS spent,"
     ' trim_scale(floor(r."limit" * 1e6) / 1e6) AS "limit",'
-    ' trim_scale(floor(r."left" * 1e6) / 1e6) AS "left" FROM provenance.budget_of(%s) r'
+    ' trim_scale(floor(r."left" * 1e6) / 1e6) AS "left" FROM provenance.budget_of(%(analyst)s) r'
 )
 
+# An analyst's questions are numbered by themselves: a number of the journal would tell how many others have asked.
 _ROWS: Final = {
     "budget": f"SELECT jsonb_agg(to_jsonb(r)) FROM ({_BUDGET}) r",
-    "question": f"SELECT jsonb_agg(to_jsonb(r) - 'views') FROM provenance.questions_of(%s, {_MOST}) r",
+    "question": "SELECT jsonb_agg(to_jsonb(r) - '{views,number}'::text[] || jsonb_build_object('id', r.number)"
+    " ORDER BY r.number)"
+    " FROM (SELECT q.*, a.count - count(*) OVER () + row_number() OVER (ORDER BY q.id) AS number"
+    f" FROM provenance.questions_of(%(analyst)s, {_MOST}) q CROSS JOIN (SELECT count(*) FROM provenance.charge c"
+    " WHERE c.analyst = %(analyst)s AND c.question_of IS NULL) a) r",
 }
 
 COLUMNS: Final[Mapping[str, str]] = {
@@ -54,7 +59,9 @@ class Reports:
     async def rows(self, report: str, analyst: str) -> str:
         """The rows of a report as a JSON array, in ASCII: clients of every encoding may ask."""
         async with connected(self._pool) as conn:
-            row = await (await conn.execute(f"SELECT ({_ROWS[report]})::text".encode(), (analyst,))).fetchone()
+            row = await (
+                await conn.execute(f"SELECT ({_ROWS[report]})::text".encode(), {"analyst": analyst})
+            ).fetchone()
         return _ascii(row[0]) if row is not None and row[0] is not None else "[]"
 
 

@@ -7,6 +7,7 @@ were not chosen from these numbers; whoever picks them after looking has no such
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 
 import numpy as np
 
@@ -15,7 +16,8 @@ from mechanisms.noise import DiscreteGaussian
 from mechanisms.synopsis import estimate
 from mechanisms.threshold import Share
 from mechanisms.values import Lattice, Noisy
-from provenance.releases import Place, Releases
+from provenance.releases import Held, Place, Releases
+from provenance.snapshots import as_of, slices
 from provenance.synopses import Stored
 from proxy.plan import Plan
 from proxy.rows import groups_of, kept_of
@@ -34,15 +36,20 @@ async def from_known(store: Releases, analyst: str, each: Plan) -> Stored | None
     beta = round_down(WIDE.divide(each.beta, longest))
     views = [view_of(each.question, at, each.context) for at in range(len(each.question.statistics))]
     places = [Place(relation.id, relation.data_version, view.digest) for view in views]
-    held = await store.find(analyst, places)
+    slices_ = slices(each.question, await store.find(analyst, places))
+    held = next(
+        (one for one in slices_ if all(one[place].known.precision(one[place].releases) for place in places)), {}
+    )
     rows: list[Lattice] = []
     shares: list[Share] = []
+    moments: list[datetime] = []
     for place in places:
-        there = held[place]
+        there = held.get(place, Held())
         grid = there.grid
-        if grid is None or not there.known.precision(there.releases):
+        if grid is None:
             return None
         there = await store.loaded(analyst, there, there.known.whole)
+        moments += [there.paid[id_] for id_ in there.known.ids]
         values, variance = estimate(there.releases, there.known)
         noise = DiscreteGaussian(variance)
         rows.append(grid.lattice(values))
@@ -51,5 +58,5 @@ async def from_known(store: Releases, analyst: str, each: Plan) -> Stored | None
     leaning = replace(each, shares=tuple(shares), staged=None)
     kept = kept_of(leaning, groups_of(leaning, noisy))
     tests = 0 if each.staged is None else len(each.staged.atoms)
-    facts = {"ways": ["reuse"] * len(rows), "promise": _PROMISE}
+    facts = {"ways": ["reuse"] * len(rows), "promise": _PROMISE, "as_of": as_of(moments)}
     return Stored(noisy, kept, {**facts, "betas": [float(beta)] * tests, "uncertain": [None] * tests})

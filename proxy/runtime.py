@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from functools import partial
 from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
@@ -25,18 +26,22 @@ from psycopg_pool import AsyncConnectionPool
 
 from mechanisms.loss import Coin
 from provenance.chain import Witness
+from provenance.incidents import Incidents
 from provenance.ledger import Ledger
 from provenance.migrate import admit_reader
 from provenance.registry import Registry, Versions
 from provenance.releases import Releases
+from provenance.scans import ScanPolicy
 from provenance.synopses import Synopses
 from provenance.watch import beat, vigil
 from proxy import messages as m
 from proxy.backend import Backend, configure
+from proxy.floor import floor_amount
 from proxy.kept import Kept
 from proxy.link import ShadowError as Refused
 from proxy.login import Target
 from proxy.lookout import Lookout
+from proxy.pacing import Pacing
 from proxy.recent import Recent
 from proxy.reports import Reports
 from proxy.route import PASS_ALL, Router
@@ -71,6 +76,7 @@ class House:
     router: Router
     coin: Coin
     seed: int  # keys the hash that bounds contributions
+    scans: ScanPolicy = field(default_factory=ScanPolicy)
     plans: Recent[Hashable, Any] = field(default_factory=lambda: Recent(_PLANS), compare=False, repr=False)
     listings: Recent[Hashable, Any] = field(default_factory=lambda: Recent(_LISTED), compare=False, repr=False)
     moulds: Recent[Hashable, Any] = field(default_factory=lambda: Recent(_PLANS), compare=False, repr=False)
@@ -96,7 +102,9 @@ class Runtime:
         self.synopses = Kept(Synopses(pool))
         self.releases = Releases(pool)
         self.turns = Turns(self.lookout, len(LOOKS))
-        self.backend = Backend(readers)
+        self.backend = Backend(readers, settings.question_seconds)
+        self.incidents = Incidents(pool)
+        self.pacing = Pacing(settings.readers)
         self.shadow_target = Target.from_dsn(shadow_dsn)
         self.admin_target = Target.from_dsn(settings.provenance_dsn)
         self.admin_database = str(conninfo_to_dict(settings.provenance_dsn).get("dbname") or "postgres")
@@ -157,6 +165,7 @@ class Runtime:
                 router=Router.of(catalog),
                 coin=versions.coin,
                 seed=int.from_bytes(key[:8], "big", signed=True),
+                scans=await self.registry.scans(),
             )
             self.router = self._house.router
             log.info(
@@ -188,6 +197,12 @@ class Runtime:
         self._admitted.clear()
         await self.refresh()
         return await connect((await self.admit(analyst)).generation.database_name)
+
+    async def floor(self, analyst: str, house: House) -> Decimal:
+        """The analyst's least price of a scan, in coin, by the limit that was last seen."""
+        limit = await self.standing.limit(analyst) if house.scans.floor else Decimal(0)
+        versions = house.versions
+        return floor_amount(house.coin, limit, versions.conversion_delta, house.scans.floor)
 
     def _moved(self, house: House, generation: Generation) -> House:
         """The same house on the generation that ``ensure`` found or made just now."""
@@ -229,6 +244,7 @@ async def running(settings: Settings, shadow_dsn: str) -> AsyncIterator[Runtime]
         keeping = asyncio.create_task(vigil(pool, runtime.ledger, replica_name()))
         stack.push_async_callback(_ended, keeping)
         stack.callback(runtime.lookout.close)
+        stack.callback(runtime.pacing.close)
         await runtime.lookout.start()
         yield runtime
 

@@ -80,6 +80,7 @@ class Server:
             self._listener.close()
         for client in list(self.clients):
             client.fail(AdminShutdown())
+        self.runtime.pacing.close()  # whoever could learn from the time has been told
         for _ in range(20):
             if not self.clients:
                 break

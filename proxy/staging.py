@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -31,6 +31,7 @@ from provenance.region import Part
 
 log = logging.getLogger("pgveil")
 
+_NONE = Decimal(0)
 _AHEAD = Decimal(2)
 """How many times its next need a question reserves."""
 _EXACT_GROUPS = 2000
@@ -51,30 +52,40 @@ class Paid:
         return cls(receipt.paid, receipt.epsilon, receipt.remaining)
 
 
-def reserved(course: Course, fixed: Loss, most: Decimal) -> Loss:
-    """What is reserved before anything is read: the fixed part of the question, and room for its first stages."""
-    return Loss(fixed.coin, _ahead(fixed, course.need, most), fixed.delta)
+def reserved(course: Course, fixed: Loss, most: Decimal, credit: Decimal = _NONE) -> Loss:
+    """What is reserved before anything is read: the fixed part of the question, and room for its first stages.
+
+    ``credit``, here and below, is what the row of the scan has paid of it (``proxy.charging``).
+    """
+    return Loss(fixed.coin, max(_NONE, _ahead(fixed, course.need, most) - credit), fixed.delta)
 
 
 async def decide(
-    ledger: Ledger, receipt: Receipt, course: Course, staged: Staged, fixed: Loss, most: Decimal, delta: Decimal
+    ledger: Ledger,
+    receipt: Receipt,
+    course: Course,
+    staged: Staged,
+    fixed: Loss,
+    most: Decimal,
+    delta: Decimal,
+    credit: Decimal = _NONE,
 ) -> tuple[Decision, Receipt]:
     """Bring a decision to its end, reserving on the way; ``most`` bounds the whole question.
 
-    *Guarantee*: nothing is released that the receipt does not cover; a refusal is raised after what was spent is
-    settled, and tells it.
+    *Guarantee*: nothing is released that the receipt and the credit do not cover; a refusal is raised after what was
+    spent is settled, and tells it.
     """
     course.measured(staged)
     try:
         while True:
-            paid = Loss(fixed.coin, receipt.paid.amount - fixed.amount)
+            paid = Loss(fixed.coin, max(_NONE, receipt.paid.amount + credit - fixed.amount))
             # In a thread: a decision about many groups takes seconds, and other sessions go on meanwhile.
             decision = await asyncio.to_thread(course.advance, paid)
             if decision is not None:
                 return decision, receipt
-            receipt = await _reserve(ledger, receipt, course, fixed, most)
+            receipt = await _reserve(ledger, receipt, course, fixed, most, credit)
     except (AccuracyUnreachable, LimitReached, NotActive) as refusal:
-        raise await _told(ledger, receipt, staged, refusal, delta) from None
+        raise await _told(ledger, receipt, staged, refusal, delta, credit) from None
 
 
 async def settle(
@@ -87,14 +98,18 @@ async def settle(
     numbers: Decimal,
     delta: Decimal,
     levels: Callable[[PredicateLoss], Sequence[Part]] = lambda groups: (),
+    credit: Decimal = _NONE,
 ) -> Paid:
     """Give back what was not reached; ``numbers`` is what each kept group lost beside the decision.
 
     ``levels`` tells where what groups lost falls.
     """
     spent = staged.spent()
-    reached = Loss(spent.coin, spent.amount + fixed.amount, fixed.delta)
+    reached = Loss(spent.coin, max(_NONE, spent.amount + fixed.amount - credit), fixed.delta)
     groups = predicate_loss(*staged.cells(), decision.kept, numbers, spent.coin, delta)
+    if credit:  # every group bears the scan already
+        beyond = tuple(max(_NONE, level - credit) for level in groups.levels)
+        groups = replace(groups, levels=beyond)
     try:
         settled = await ledger.settle(receipt, reached, None, bill, groups, levels(groups))
     except NotSettledError:
@@ -132,9 +147,11 @@ def _ahead(fixed: Loss, need: Loss, most: Decimal) -> Decimal:
     return max(exactly, min(fixed.amount + _AHEAD * need.amount, most))
 
 
-async def _reserve(ledger: Ledger, receipt: Receipt, course: Course, fixed: Loss, most: Decimal) -> Receipt:
+async def _reserve(
+    ledger: Ledger, receipt: Receipt, course: Course, fixed: Loss, most: Decimal, credit: Decimal
+) -> Receipt:
     """Room for the next stages, or at least for the next one."""
-    held = receipt.paid.amount
+    held = receipt.paid.amount + credit
     wanted = _ahead(fixed, course.need, most) - held
     least = fixed.amount + course.need.amount - held
     try:
@@ -145,14 +162,20 @@ async def _reserve(ledger: Ledger, receipt: Receipt, course: Course, fixed: Loss
     return await ledger.reserve_more(receipt, Loss(fixed.coin, least))
 
 
-async def _told(ledger: Ledger, receipt: Receipt, staged: Staged, refusal: Refusal, delta: Decimal) -> Refusal:
+async def _told(
+    ledger: Ledger, receipt: Receipt, staged: Staged, refusal: Refusal, delta: Decimal, credit: Decimal
+) -> Refusal:
     """The refusal, with what was spent before it; what was reserved beyond that is given back."""
-    reached = staged.spent()
+    spent_ = staged.spent()
+    reached = Loss(spent_.coin, max(_NONE, spent_.amount - credit), spent_.delta)
     try:
         settled = await ledger.settle(receipt, reached, None, {"refused": refusal.message})
         epsilon, charged = settled.epsilon, settled.loss
     except NotSettledError:
         charged = receipt.paid
+        epsilon = epsilon_of(charged.coin, charged.amount, delta)
+    if credit:
+        charged = charged + Loss(charged.coin, credit)
         epsilon = epsilon_of(charged.coin, charged.amount, delta)
     spent = f"spent on the way: epsilon {shown(epsilon)}, {charged.amount.normalize():f} {charged.coin.value}"
     detail = spent if refusal.detail is None or isinstance(refusal, LimitReached) else f"{refusal.detail}; {spent}"

@@ -33,10 +33,11 @@ _SEEN: Final = """
 SELECT d.registry_version, d.coin, d.conversion_delta, d.payment_delta,
        (SELECT jsonb_object_agg(r.id, r.data_version) FROM provenance.relation r WHERE r.active)::text,
        a.active,
-       concat_ws(' ', d.ctid, d.xmin, a.ctid, a.xmin, (SELECT max(c.id) FROM provenance.charge c),
+       concat_ws(' ', d.ctid, d.xmin, a.ctid, a.xmin,
                  (SELECT sum(o.privilege) FROM provenance.analyst o WHERE o.active),
                  (SELECT string_agg(concat_ws(' ', g.ctid, g.xmin), ' ' ORDER BY g.id)
-                  FROM provenance.grant_of_budget g WHERE a.name IN (g.grantor, g.grantee))),
+                  FROM provenance.grant_of_budget g WHERE a.name IN (g.grantor, g.grantee)),
+                 (SELECT coalesce(max(c.id), 0) FROM provenance.charge c)),
        (SELECT concat_ws(' ', b.ctid, b.xmin) FROM provenance.balance b WHERE b.scope = 'analyst' AND b.name = a.name),
        {}
 FROM provenance.deployment d LEFT JOIN provenance.analyst a ON a.name = %(analyst)s"""
@@ -50,6 +51,15 @@ _PROBE: Final = _SEEN.format(
                       WHERE r.relation_id = %(relation)s AND r.data_version = %(version)s
                       AND r.digest = ANY (string_to_array(%(own)s, ' ')))"""
 )
+
+# What the least price of a scan is a fraction of: the analyst's limit of one period, with what is lent to the analyst.
+_LIMIT: Final = """
+SELECT least(d.epsilon, coalesce(a.epsilon_limit, d.expansion * d.epsilon * a.privilege / CASE d.allocation
+           WHEN 'max' THEN 10
+           ELSE greatest(a.privilege, (SELECT sum(o.privilege) FROM provenance.analyst o WHERE o.active)) END)
+         + coalesce((SELECT sum(g.epsilon) FROM provenance.grant_of_budget g
+                     WHERE g.grantee = a.name AND NOT g.revoked AND g.until > clock_timestamp()), 0))
+FROM provenance.deployment d JOIN provenance.analyst a ON a.name = %s"""
 
 _VALUES: Final = ("analyst", "relation", "version", "same", "accuracy", "own")
 
@@ -119,6 +129,7 @@ class Standing:
         self._ledger = ledger
         self._marks: dict[str, str] = {}
         self._paid: dict[str, str] = {}
+        self._limits: dict[str, tuple[str, float, Decimal]] = {}
         self._left: dict[str, _Left] = {}
 
     def begin(self, analyst: str, probe: Probe | None = None) -> Begun:
@@ -164,6 +175,16 @@ class Standing:
     def paid(self, analyst: str) -> str:
         """A mark that changes with every charge of the analyst, as it was last seen."""
         return self._paid.get(analyst, "")
+
+    async def limit(self, analyst: str) -> Decimal:
+        """The epsilon of one period that the analyst may learn, grants included, as things stood at the last look."""
+        mark, now = self._marks.get(analyst, "").rpartition(" ")[0], time.monotonic()  # charges do not change it
+        known = self._limits.get(analyst)
+        if known is None or known[0] != mark or now - known[1] > _BELIEVED:
+            async with connected(self._pool) as conn:
+                row = await (await conn.execute(_LIMIT, (analyst,))).fetchone()
+            known = self._limits[analyst] = mark, now, Decimal(0) if row is None else row[0]
+        return known[2]
 
     async def remaining(self, analyst: str) -> Remaining:
         """What the analyst had left at the last look, for the bill of an answer that was free."""

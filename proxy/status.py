@@ -23,6 +23,7 @@ SELECT b.relation, round(b.spent, 6), round(b."limit", 6), round(b."left", 6),
        coalesce(b.noise_magnitude::text, 'as asked')
 FROM provenance.relation_budget b JOIN provenance.relation r ON r.label = b.relation AND r.active
 WHERE r.epsilon_limit IS NOT NULL ORDER BY 1"""
+_ASSUMED = "SELECT label FROM provenance.relation WHERE active AND unit_assumed ORDER BY 1"
 _DEPLOYMENT = """
 SELECT coin, epsilon, delta, allocation, registry_version, period::text, provenance.periods(),
        provenance.next_period()::timestamptz(0)
@@ -35,6 +36,9 @@ SELECT h.charge, h.charge = 0 OR EXISTS (SELECT FROM provenance.charge c WHERE c
        encode(substr(h.hash, 1, 6), 'hex'),
        ARRAY(SELECT g.id FROM provenance.gap g WHERE g.accepted_at IS NULL ORDER BY g.id)
 FROM provenance.chain h"""
+_INCIDENTS = """
+SELECT analyst, count(*), provenance.is_paused(analyst) FROM provenance.incident
+WHERE resolved_at IS NULL GROUP BY analyst ORDER BY analyst"""
 _PREFIX = "pgveil serve "
 _REPLICAS = """
 SELECT name, date_trunc('second', clock_timestamp() - started_at)::text, trouble FROM provenance.replica
@@ -75,6 +79,8 @@ def status(settings: Settings) -> tuple[str, bool]:
             budget = conn.execute(_BUDGET).fetchall()
             replicas = conn.execute(_REPLICAS).fetchall()
             relations = conn.execute(_RELATIONS).fetchall()
+            incidents = conn.execute(_INCIDENTS).fetchall()
+            assumed = [row[0] for row in conn.execute(_ASSUMED).fetchall()]
     except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
         lines.append("provenance  reachable, but not initialised: run pgveil init")
         return "\n".join(lines), False
@@ -89,6 +95,8 @@ def status(settings: Settings) -> tuple[str, bool]:
     lines.append(f"chain       {_chain(head, whole, digest, gaps)}")
     named = [f"{name} (up {up})" + (f": {trouble}" if trouble else "") for name, up, trouble in replicas]
     lines.append(f"replicas    {len(replicas)} seen" + (f": {', '.join(named)}" if named else ""))
+    lines += [f"incidents   {_incident(*row)}" for row in incidents]
+    lines += [f"units       {_assumed(table)}" for table in assumed]
     rows = [*budget, *(("all together", *row) for row in total)]
     lines += ["", *_table(("analyst", "spent", "limit", "left"), rows)]
     if relations:
@@ -96,11 +104,25 @@ def status(settings: Settings) -> tuple[str, bool]:
     return "\n".join(lines), listening and upstream and whole and not gaps
 
 
+def _assumed(table: str) -> str:
+    """A table that was registered before the unit of a table that references a protected one had to be declared."""
+    return (
+        f"WARNING: each row of {table} is assumed to be a unit, although it may reference a protected table:"
+        f" SELECT provenance.protect('{table}', unit => ...)"
+    )
+
+
 def _periods(period: str | None, begun: int, later: object) -> list[str]:
     """How limits grow, if they do or did."""
     if period is None:
         return [] if begun == 1 else [f"periods     {begun}, and no more: limits are what so many are worth"]
     return [f"periods     {begun} of {period}; limits grow again at {later}"]
+
+
+def _incident(analyst: str, count: int, paused: bool) -> str:
+    """Security incidents of one analyst that no administrator has resolved."""
+    effect = f"; paused until SELECT provenance.resume_analyst('{analyst}')" if paused else ""
+    return f"{count} unresolved of analyst {analyst}: SELECT * FROM provenance.incident{effect}"
 
 
 def _chain(head: int, whole: bool, digest: str, gaps: Sequence[int]) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
 from operator import itemgetter
 
@@ -23,6 +24,7 @@ from mechanisms.synopsis import Known, Release
 from mechanisms.threshold import Share
 from mechanisms.values import Noisy
 from provenance.releases import Held, Place, Releases
+from provenance.snapshots import as_of, combines, slices
 from provenance.synopses import Sameness, Stored
 from proxy.asker import Answered, Asker, sameness
 from proxy.conversation import Conversation
@@ -40,7 +42,7 @@ from sqlrewrite.canonical import canonical
 from sqlrewrite.domain import DomainQuery
 from sqlrewrite.finish import finish, released
 from sqlrewrite.normal import fingerprint
-from sqlrewrite.question import Literal
+from sqlrewrite.question import Literal, Question
 
 _BESIDE = 100  # what a mould weighs beside its cells, in cells
 _FORMS, _SUMS = (
@@ -56,7 +58,16 @@ class Knowledge:
     paid: str
     held: Mapping[Place, Held]
     order: dict[tuple[Sheet, ...], Sequence[tuple[int, Sheet]]] = field(default_factory=dict)
+    alone: list[Knowledge] = field(default_factory=list)  # the same by snapshot, where that is asked for
     tried: dict[tuple[Sheet, int], _Enough | None] = field(default_factory=dict)
+
+    def combined(self, question: Question) -> Sequence[Knowledge]:
+        """What may be combined for a question with each other, in the order in which ``numbers.ways`` looks at it."""
+        if combines(question):
+            return (self,)
+        if not self.alone:
+            self.alone.extend(Knowledge(self.paid, one) for one in slices(question, self.held))
+        return self.alone
 
     def in_order(self, each: Plan, share: Share, several: tuple[Sheet, ...]) -> Sequence[tuple[int, Sheet]]:
         """The sheets of which something is known, each with the first release that is, in that order."""
@@ -92,11 +103,13 @@ class _Enough:
     releases: tuple[Release, ...]
     known: Known
     last: int
+    made: tuple[datetime, ...]
 
     @classmethod
     def of(cls, one: Candidate, known: Known) -> _Enough:
         releases = tuple(each for each in one.held.releases if each.id in known.whole)
-        return cls(one.grid, releases, known, max(known.whole))
+        made = tuple(one.held.paid[each.id] for each in releases)
+        return cls(one.grid, releases, known, max(known.whole), made)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -268,7 +281,7 @@ def _places(made: Mould) -> tuple[Place, ...]:
 
 async def _loaded(store: Releases, analyst: str, places: Sequence[Place]) -> dict[Place, Held]:
     held = await store.find(analyst, places)
-    whole = {place: replace(one, known=replace(one.known, partial=None)) for place, one in held.items()}
+    whole = {place: replace(one, known=replace(one.known, partial=None), parts={}) for place, one in held.items()}
     return {place: await store.loaded(analyst, one, one.known.whole) for place, one in whole.items()}
 
 
@@ -285,7 +298,14 @@ async def _numbers(
 
 
 async def _summed(made: Mould, asked: Asked, knowledge: Knowledge, enumerate_: Enumerate) -> Stored | None:
-    rows, names = [], []
+    for one in knowledge.combined(made.plan.question):
+        if (found := await _from(made, asked, one, enumerate_)) is not None:
+            return found
+    return None
+
+
+async def _from(made: Mould, asked: Asked, knowledge: Knowledge, enumerate_: Enumerate) -> Stored | None:
+    rows, names, moments = [], [], list[datetime]()
     for share, several in zip(made.plan.shares, made.sheets, strict=True):
         assert share is not None
         best: tuple[_Enough, Derivable] | None = None
@@ -301,4 +321,5 @@ async def _summed(made: Mould, asked: Asked, knowledge: Knowledge, enumerate_: E
         taken, view = best
         rows.append(row(taken.grid, taken.releases, taken.known, view))
         names.append(f"reuse on {view.label}")
-    return Stored(Noisy(np.array(rows, dtype=np.int64)), facts={"ways": names})
+        moments += taken.made
+    return Stored(Noisy(np.array(rows, dtype=np.int64)), facts={"ways": names, "as_of": as_of(moments)})
