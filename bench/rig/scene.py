@@ -99,9 +99,10 @@ def hospital(dsn: str, patients: int) -> None:
                     copy.write_row(row)
         conn.execute("ALTER TABLE patient_data ADD PRIMARY KEY (patient_id)")
         conn.execute("SELECT provenance.publish('ward')")
-        conn.execute("SELECT provenance.protect('patient_data', size_hint => %s)", [patients])
+        conn.execute("SELECT provenance.protect('patient_data', size_hint => %s, changes => 'frozen')", [patients])
         conn.execute("SELECT provenance.declare_attribute('patient_data', 'disease', members_from => 'ward.disease')")
-        conn.execute("UPDATE provenance.deployment SET epsilon = 1000000")
+        # A least price of a scan that is a fraction of so large a limit would change what is measured.
+        conn.execute("UPDATE provenance.deployment SET epsilon = 1000000, scan_floor = 0")
         conn.execute("SELECT provenance.create_analyst(%s, %s, 10)", [ANALYST, ANALYST])
     with psycopg.connect(dsn, autocommit=True) as conn:
         conn.execute("VACUUM ANALYZE")

@@ -35,6 +35,7 @@ STAGES: Final = (  # name, module, what is wrapped there; in the order of the ro
     ("ledger: charge", "provenance.ledger", "Ledger.charge_all"),
     ("generate", "sqlrewrite.generate", "generate"),
     ("data: measure", "proxy.backend", "Reader.measure"),
+    ("data: secret delay", "proxy.pacing", "Pacing._wait"),
     ("noise", "mechanisms.release", "release"),
     ("decide, in stages", "mechanisms.course", "Course.advance"),
     ("ledger: reserve", "provenance.ledger", "Ledger.reserve_more"),
@@ -46,6 +47,7 @@ STAGES: Final = (  # name, module, what is wrapped there; in the order of the ro
     ("hand over to the shadow", "proxy.conversation", "Conversation.finish"),
 )
 LAST: Final = STAGES[-1][0]
+DELAY: Final = "data: secret delay"
 
 
 @dataclass(slots=True)

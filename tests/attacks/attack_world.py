@@ -53,7 +53,8 @@ FROM generate_series(1, 3000) i;
 """
 
 REGISTER = """
-UPDATE provenance.deployment SET epsilon = 1000000;
+-- A least price of a scan that is a fraction of so large a limit would be above every price that is tested here.
+UPDATE provenance.deployment SET epsilon = 1000000, scan_floor = 0;
 SELECT provenance.protect('patient'), provenance.protect('visit', 'person', 2, 3), provenance.publish('ward');
 SELECT provenance.declare_attribute('patient', 'ward', members_from => 'ward.ward');
 SELECT provenance.declare_attribute('patient', 'age', lower => 0, upper => 3, step => 1);
@@ -217,6 +218,10 @@ def without_noise(seen: str, ask: Ask, *names: str) -> list[str]:
             body = "#"
         elif ask.decision and kind == "NoticeResponse":
             body = re.sub(r'("returned"|"uncertain"): \d+', r"\1: #", body)
+        if kind == "NoticeResponse":
+            body = re.sub(
+                r'"as_of": "[-0-9T:]+Z"', '"as_of": "now"', body
+            )  # when it was charged: two are asked in turn
         kept.append(f"{kind} {body}")
     return kept
 

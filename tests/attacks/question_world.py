@@ -1,7 +1,7 @@
 """Whole texts of questions against one small database: how a text becomes what is measured, and random texts.
 
-``stay`` is read under three registries: each row a unit, each account a person, and each owner of accounts (reached by
-a foreign key) a person.
+``stay`` is read under four registries: each row a unit, each account a person, and each owner of accounts (reached by
+a foreign key) a person, where the question joins accounts or, by a declared path, in every question.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import psycopg
 
 from sqlrewrite.blocks import outline
 from sqlrewrite.canonical import canonical
-from sqlrewrite.catalog import Attribute, Catalog, Kind, Reference, Relation
+from sqlrewrite.catalog import Attribute, Catalog, Kind, Reference, Relation, UnitPath
 from sqlrewrite.cells import Cells, cells, key_text, split
 from sqlrewrite.cut import Cut, cut
 from sqlrewrite.domain import domain_query, is_open
@@ -62,12 +62,13 @@ HOSTILE: dict[str, list[Any]] = {
     "at": ["infinity", "-infinity", "4714-11-24 BC", "294276-12-31 23:59:59.999999", "9999-12-31 23:59:59.999999"],
     "till": ["infinity", "-infinity", "4714-11-24 00:00+00 BC", "294276-12-31 23:00+00", "0001-01-01 00:00+00"],
     "cost": ["NaN", "-999999.99", "999999.99"],
-    "wide": ["NaN", "Infinity", "-Infinity", "1e131000", "-1e131000", "1e-16000", "1e30", "7.250000"],
+    "wide": ["NaN", "Infinity", "-Infinity", "1e131000", "-1e131000", "1e-16000", "1e30", "7.250000",
+             "0." + "7" * 9000],
     "whole": ["NaN", "Infinity", "-Infinity", "1e131000", "-1e131000", "1e30", "-1e19", "5.000"],
     "rate": ["NaN", "Infinity", "-Infinity", "1e308", "-1e308", "5e-324", "-0"],
     "fine": ["NaN", "Infinity", "-Infinity", "3e38", "1e-45"],
     "small": [-(2**15), 2**15 - 1], "n": [-(2**31), 2**31 - 1], "big": [-(2**63), 2**63 - 1],
-    "note": ["\\", "%", "x" * 3000, "ſ\u0130ß", "'"], "code": ["", "ZZZZ"], "paid": [None],
+    "note": ["\\", "%", "x" * 3000, "y" * 300_000, "ſ\u0130ß", "'"], "code": ["", "ZZZZ"], "paid": [None],
     "span": ["24:00:00", "-178000000 years", "178000000 years", "1 mon -30 days"], "feeling": [None],
     "shape": ["((0,0),(1e200,1e200))"], "low": [3],
 }  # fmt: skip
@@ -130,6 +131,8 @@ WARD = Relation(
 BY_ROW = Catalog(1, (STAY, ACCOUNT, WARD))
 BY_ACCOUNT = Catalog(1, (replace(STAY, unit_column="account", max_groups=2, max_rows=3), ACCOUNT, WARD))
 BY_OWNER = Catalog(1, (STAY, replace(ACCOUNT, unit_column="owner", max_groups=3, max_rows=2), WARD))
+TO_OWNER = UnitPath(STAY.references, ("owner",))
+BY_PATH = Catalog(1, (replace(STAY, unit_path=TO_OWNER, max_groups=2, max_rows=3), *BY_OWNER.relations[1:]))
 
 
 @dataclass(frozen=True)

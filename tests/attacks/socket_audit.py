@@ -55,7 +55,10 @@ INSERT INTO visit SELECT -(cell + 1) / 2, cell FROM generate_series(1, {CELLS}) 
 INSERT INTO stay SELECT block, 1 FROM generate_series(1, {BLOCKS}) block;
 """
 REGISTER = f"""
+-- A least price of a scan that is a fraction of so large a limit would be above every price that is tested here.
+-- Answers leave at once: it is their noise that is audited, over thousands of them.
 UPDATE provenance.deployment SET epsilon = 1000000, delta = {2 * DELTA}, coin = '{{}}';
+UPDATE provenance.deployment SET scan_floor = 0, timing = 'immediate';
 SELECT provenance.protect('reading'), provenance.protect('visit', 'person', 2, 3), provenance.protect('stay');
 SELECT provenance.declare_attribute('reading', 'cell', lower => 1, upper => {CELLS}, step => 1);
 SELECT provenance.declare_attribute('reading', 'x', lower => 0, upper => 100);

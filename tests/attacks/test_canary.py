@@ -12,13 +12,18 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 from attack_statements import DIFFERENTIALS, LANGUAGE, SIDE_DOORS
 from attack_world import Ask, Hospital, angry, build, proxy_here, trace
 
+from mechanisms.errors import Refusal
+from provenance.model import Receipt
+from proxy.backend import Reader, Take
 from proxy.embedded import OLDEST, Cluster, temporary
+from sqlrewrite.generate import Generated
 
 QUESTIONS = [
     "SELECT count(*) FROM patient",
@@ -151,15 +156,18 @@ def test_no_canary_leaves_the_protected_database(aviary: Aviary, tmp_path: Path)
 
 def test_an_error_text_that_passes_is_heard(aviary: Aviary, monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: the text of the protected database's error goes to the client."""
-    from mechanisms.errors import Refusal
 
-    class Talkative(Refusal):
-        def __init__(self) -> None:
-            super().__init__(str(sys.exc_info()[1]))
+    async def passes(self: Reader, receipt: Receipt, query: Generated, take: Take[Any]) -> Any:
+        try:
+            async with psycopg.AsyncRawCursor(self._conn) as cursor:
+                await cursor.execute(query.sql.encode(), query.parameters, binary=True)
+                return take(await cursor.fetchall())
+        except psycopg.Error as failure:
+            raise Refusal(str(failure)) from None
 
     with proxy_here(aviary.upstream, aviary.shadow.dsn()) as hospital, angry(hospital):
         assert aviary.canaries.found_in(sing(hospital, "quiet", QUESTIONS[:1])) == []
-        monkeypatch.setattr("proxy.backend.ProtectedDatabaseFailed", Talkative)
+        monkeypatch.setattr(Reader, "measure", passes)
         assert aviary.canaries.found_in(sing(hospital, "talkative", QUESTIONS[:1])) == ["name"]
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from question_world import BY_ACCOUNT, BY_OWNER, BY_ROW, STAY, WARD, Asked, Server, Writer, ask
+from question_world import BY_ACCOUNT, BY_OWNER, BY_PATH, BY_ROW, STAY, WARD, Asked, Server, Writer, ask
 
 from mechanisms.errors import Refusal
 from proxy.plan import setting_digest
@@ -49,7 +49,7 @@ def collisions(server: Server, seed: int, texts: int) -> tuple[int, list[tuple[s
     writer, pairs, wrong = Writer(rng), 0, list[tuple[str, str]]()
     for _ in range(texts):
         server.fill(rng, 30, 0.05)
-        catalog = rng.choice((BY_ROW, BY_ACCOUNT, BY_OWNER))
+        catalog = rng.choice((BY_ROW, BY_ACCOUNT, BY_OWNER, BY_PATH))
         same: dict[str, list[tuple[str, Asked]]] = defaultdict(list)
         for text in variants(writer.question(), rng):
             if not server.reads(text):

@@ -20,7 +20,7 @@ from provenance import reach as reaching
 from provenance.reach import exact_region, group_regions, reach
 from provenance.region import EVERYWHERE, Region
 from provenance.told import told
-from sqlrewrite.catalog import Catalog, Relation
+from sqlrewrite.catalog import Catalog, Changes, Relation
 from sqlrewrite.question import Question
 
 CONSTANT = ("ward", "n", "day", "wide")
@@ -97,12 +97,14 @@ class Narrow(Writer):
 
 
 def registered(relation: Relation, constant: tuple[str, ...] = ()) -> Relation:
-    """The relation as the registry reads it: texts of a deterministic collation, some columns constant for a unit."""
+    """The relation as the registry reads it: frozen, texts of a deterministic collation, some columns constant for a
+    unit.
+    """
     attributes = {
         name: replace(a, bytewise=a.type_name in ("text", "character varying"), constant_per_unit=name in constant)
         for name, a in relation.attributes.items()
     }
-    return replace(relation, attributes=attributes)
+    return replace(relation, attributes=attributes, changes=Changes.FROZEN)
 
 
 BY_ROW = Catalog(1, (registered(STAY), ACCOUNT, WARD))

@@ -43,8 +43,9 @@ INSERT INTO stay SELECT i, i % 5, nullif(i % 10, 7), (ARRAY['a', 'ab ', 'abc', N
 FROM generate_series(1, 200) i;
 """
 REGISTER = """
-UPDATE provenance.deployment SET epsilon = 1000000;
-SELECT provenance.protect('stay');
+-- A least price of a scan that is a fraction of so large a limit would be above every price that is tested here.
+UPDATE provenance.deployment SET epsilon = 1000000, scan_floor = 0;
+SELECT provenance.protect('stay', changes => 'frozen');
 SELECT provenance.declare_attribute('stay', 'g', lower => 0, upper => 4, step => 1);
 SELECT provenance.declare_attribute('stay', 'a', lower => 0, upper => 9, step => 1);
 SELECT provenance.declare_attribute('stay', 'x', lower => 0, upper => 3);

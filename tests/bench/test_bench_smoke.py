@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,8 @@ def test_questions_tells_latencies_and_where_the_time_goes(tmp_path: Path) -> No
     assert all(first[stage] > 0 for stage in seen)
     assert again["shadow: describe, resolve, settings"] > 0
     assert again["read the fragments"] == again["price"] == 0, "a text is read once"
+    before, after = (statistics.fmean(numbers["millis"][way]) for way in ("first time, before the delay", "first time"))
+    assert after - before == pytest.approx(first["data: secret delay"]) and first["data: secret delay"] > 5
     assert again["ledger: charge"] == again["data: measure"] == again["noise"] == 0, "what is known is not read again"
 
 

@@ -14,7 +14,7 @@ import pytest
 from drive import Agent, Failed, Unsupported, place
 from matrix import CHECKS, CLIENTS, SQL, Client
 from outcomes import Outcomes
-from proxies import Proxy, charges, forget, new_analyst, start_proxy
+from proxies import Proxy, charges, forget, new_analyst, scans_held, scans_waiting, start_proxy
 from recorder import Said, recorder
 
 pytestmark = pytest.mark.clients
@@ -226,18 +226,15 @@ class World:
 
 @contextmanager
 def held_up(upstream: str) -> Iterator[None]:
-    """Nobody can read the protected table, so that a question waits for its data, of which nothing was released yet."""
+    """Questions are charged and then wait for their data, of which nothing was released yet."""
     forget(upstream)
-    with psycopg.connect(upstream) as conn:
-        conn.execute("LOCK TABLE patient_data IN ACCESS EXCLUSIVE MODE")
+    with scans_held(upstream):
         yield
 
 
 def reading(upstream: str) -> bool:
-    """Whether a question waits for the lock."""
-    with psycopg.connect(upstream) as conn:
-        query = "SELECT count(*) FROM pg_locks WHERE relation = 'patient_data'::regclass AND NOT granted"
-        return conn.execute(query).fetchone() == (1,)
+    """Whether a question waits for its data."""
+    return len(scans_waiting(upstream)) == 1
 
 
 CONNECTED = 20

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from seeded_source import seeded
 
 from mechanisms.accuracy import Accuracy, Margin
-from mechanisms.apportion import Ask, apportion, own_epsilon
+from mechanisms.apportion import Ask, apportion, at_least, own_epsilon
 from mechanisms.errors import AccuracyUnreachable
 from mechanisms.loss import Coin, epsilon_of
 from mechanisms.noise import DiscreteGaussian, DiscreteLaplace
@@ -168,3 +168,23 @@ def test_a_narrower_margin_costs_more_on_a_zcdp_ledger() -> None:
         margins = [sensitivity * 2**power for power in range(12)]
         prices = [price(divided([Ask(sensitivity, m, False, True)], accuracy(), coin=Coin.ZCDP)) for m in margins]
         assert prices == sorted(prices, reverse=True) and len(set(prices)) == len(prices)
+
+
+@pytest.mark.parametrize("coin", list(Coin))
+@pytest.mark.parametrize("touched", [1, 8])
+def test_a_least_price_buys_finer_noise_in_the_same_proportions(coin: Coin, touched: int) -> None:
+    asks = [Ask(1, 500, True, False), Ask(7, 4000, False, True), Ask(100, 90_000, True, True)]
+    how = accuracy()
+    cheap = apportion(asks, how, longest=2, touched=touched, coin=coin, delta=DELTA)
+
+    def amount(shares: tuple[Share, ...]) -> Decimal:
+        return sum((share.loss(coin).amount for share in shares), Decimal(0)) * touched
+
+    floor = 50 * amount(cheap)
+    finer = at_least(asks, cheap, floor, how, longest=2, touched=touched, coin=coin)
+    assert floor * (1 - Decimal("1e-9")) <= amount(finer) <= floor + touched * 3 * Decimal("1e-18")
+    for before, after in zip(cheap, finer, strict=True):
+        assert after.shift < before.shift and after.beta == before.beta
+        grown = after.loss(coin).amount / before.loss(coin).amount
+        assert abs(grown - 50) < Decimal("1e-4")
+    assert at_least(asks, finer, floor / 2, how, longest=2, touched=touched, coin=coin) == finer

@@ -223,3 +223,17 @@ def test_what_the_analyst_is_told_has_the_variance_that_was_promised() -> None:
         off = (float(np.mean(shown.astype(float) ** 2)) - float(told) - 1 / 12) / float(told) / (2 / cells) ** 0.5
         assert abs(off) < 5
         assert abs(0.05 / (2 / cells) ** 0.5) > 8
+
+
+def test_where_it_grows_it_grows_by_the_floor_and_the_analyst_learns_all_of_it() -> None:
+    floor = Fraction(1, 30)
+    found = step(BOTH, Known(frozenset((1, 2))), Fraction(6, 400), floor=floor)
+    assert found.new == floor == found.learned and found.take == (FRESH,)
+    assert step(BOTH, Known(frozenset((1, 2))), Fraction(1, 10), floor=floor) == step(
+        BOTH, Known(frozenset((1, 2))), Fraction(1, 10)
+    ), "what needs more is as it was"
+
+
+def test_what_need_not_grow_has_no_floor() -> None:
+    for known, wanted in ((NOTHING, Fraction(1, 250)), (Known(frozenset((1, 2))), Fraction(1, 80))):
+        assert step(BOTH, known, wanted, floor=Fraction(1)) == step(BOTH, known, wanted)

@@ -26,7 +26,8 @@ from provenance.ledger_sql import STATE
 from provenance.model import Charge, Receipt
 from provenance.releases import Place, Releases
 from provenance.synopses import Sameness, Stored, Synopses
-from proxy.numbers import Move, Source, Ways, drawn, told
+from proxy.numbers import drawn, told
+from proxy.view_updates import Move, Source, Ways
 from sqlrewrite.view import View
 
 CELLS = 3

@@ -15,7 +15,7 @@ from provenance.reach import NOWHERE, group_regions, reach, separating
 from provenance.region import EVERYWHERE, coin, unit_parts
 from provenance.told import told
 from sqlrewrite.blocks import outline
-from sqlrewrite.catalog import Attribute, Catalog, Kind, Reference, Relation
+from sqlrewrite.catalog import Attribute, Catalog, Changes, Kind, Reference, Relation
 from sqlrewrite.cells import cells
 from sqlrewrite.cut import cut
 from sqlrewrite.folding import columns, questions
@@ -43,6 +43,7 @@ SICK = Relation(
         )
     },
     references=(Reference(("id",), "public", "person", ("id",)),),
+    changes=Changes.FROZEN,
 )  # fmt: skip
 TOWN = Relation(
     2, "public", "place", Kind.PUBLIC,
@@ -155,6 +156,43 @@ def test_only_what_is_constant_for_a_person_separates_persons() -> None:
     assert separating(question) == {"id", "paid"}
     assert told(reach(question)) == "id IN (3, 4) AND paid = true"
     assert reach(asked("SELECT count(*) FROM sick WHERE age < 18", by_person())) == EVERYWHERE
+
+
+@pytest.mark.parametrize("changes", [Changes.APPEND, Changes.FROZEN])
+def test_rows_that_stay_as_they_are_are_told_apart_by_all_columns(changes: Changes) -> None:
+    stays = replace(SICK, changes=changes)
+    assert separating(asked("SELECT count(*) FROM sick", stays)) == frozenset(SICK.attributes)
+
+
+def _declared(relation: Relation, **of: tuple[bool, bool]) -> Relation:
+    """The relation with columns that are (constant_per_unit, immutable)."""
+    declared = {
+        name: replace(relation.attributes[name], constant_per_unit=constant, immutable=immutable)
+        for name, (constant, immutable) in of.items()
+    }
+    return replace(relation, attributes={**relation.attributes, **declared})
+
+
+def test_rows_that_may_change_are_told_apart_by_immutable_columns_only() -> None:
+    changing = replace(SICK, changes=Changes.ANY)
+    text = "SELECT count(*) FROM sick WHERE ill = 'flu' AND age > 17"
+    assert reach(asked(text, changing)) == EVERYWHERE
+    assert told(reach(asked(text, _declared(changing, age=(False, True))))) == "age >= 18"
+    assert reach(asked(text, _declared(changing, age=(True, False)))) == EVERYWHERE  # a row is constant in itself
+
+
+def test_persons_whose_rows_may_change_are_told_apart_by_what_is_constant_and_immutable() -> None:
+    persons = replace(SICK, changes=Changes.ANY, unit_column="id", max_groups=2)
+    every = _declared(persons, age=(True, False), ill=(False, True), town=(True, True))
+    assert separating(asked("SELECT count(*) FROM sick", every)) == {"id", "town"}
+    for changes in (Changes.APPEND, Changes.FROZEN):
+        stays = replace(every, changes=changes)
+        assert separating(asked("SELECT count(*) FROM sick", stays)) == {"id", "age", "town"}
+
+
+def test_groups_of_rows_that_may_change_share_a_region() -> None:
+    question = asked("SELECT ill, count(*) FROM sick GROUP BY ill", replace(SICK, changes=Changes.ANY))
+    assert group_regions(question, cells(question)) == [EVERYWHERE] * 3
 
 
 def test_what_nobody_meets_touches_nobody_whatever_separates() -> None:

@@ -13,9 +13,10 @@ from mechanisms.loss import Coin, Loss
 from provenance.model import Charge
 from provenance.region import EVERYWHERE
 from provenance.releases import Place
-from proxy import patched
+from proxy import floor, patched
+from sqlrewrite.catalog import Kind
 
-OWN, SHARED = Decimal("0.3"), Decimal("0.01")
+OWN, SHARED, FLOOR = Decimal("0.3"), Decimal("0.01"), Decimal("0.002")
 VIEW = Place(1, 1, "a histogram")
 
 
@@ -26,9 +27,11 @@ def found() -> Any:
 
 
 def piece(most: Decimal | None = None) -> Any:
-    relation = Thing(id=1, data_version=1)
-    return Thing(question=Thing(relation=relation, sources=(None,)), loss=Loss(Coin.ZCDP, OWN), digest="d",
-                 mechanism="gaussian", most=most, refuse_if_dear=lambda: None)  # fmt: skip
+    relation = Thing(id=1, data_version=1, kind=Kind.PROTECTED, parents=())
+    source = Thing(relation=relation)
+    return Thing(question=Thing(relation=relation, sources=(source,)), loss=Loss(Coin.ZCDP, OWN), digest="d",
+                 mechanism="gaussian", most=most, refuse_if_dear=lambda: None, floor=FLOOR,
+                 raised=None)  # fmt: skip
 
 
 @pytest.fixture
@@ -38,7 +41,7 @@ def price(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     monkeypatch.setattr(patched, "ways", ways)
     monkeypatch.setattr(patched, "shares_views", lambda each: True)
-    monkeypatch.setattr(patched, "reach", lambda question: EVERYWHERE)
+    monkeypatch.setattr(floor, "reach", lambda question: EVERYWHERE)
     nobody: Any = Thing(name="alice", releases=None, catalog=Thing(version=1))
     buyer = patched.Buyer(nobody, nobody, nobody, nobody, nobody, nobody)
 

@@ -99,6 +99,17 @@ def test_another_plan_is_made_for_another(made: list[str], what: str) -> None:
     assert other is not before and after is before and len(made) == 2
 
 
+def test_another_plan_is_made_for_another_least_price_of_a_scan(made: list[str]) -> None:
+    """It depends on the analyst's limit, which is not part of the registry."""
+
+    async def ask() -> list[Any]:
+        lodging, floors = house(), [Decimal(0), Decimal("0.1"), Decimal("0.1"), Decimal(0)]
+        return [await remembered(TEXT, READING, lodging, Wishes.read({}), nothing, floor) for floor in floors]
+
+    free, dear, again, after = asyncio.run(ask())
+    assert dear is again and free is after and free is not dear and len(made) == 2
+
+
 def test_another_house_has_other_plans(made: list[str]) -> None:
     asyncio.run(remembered(TEXT, READING, house(), Wishes.read({}), nothing))
     asyncio.run(remembered(TEXT, READING, house(), Wishes.read({}), nothing))
@@ -131,7 +142,7 @@ def test_a_derived_domain_is_listed_once_for_each_setting_of_the_session(monkeyp
     listed: list[DomainQuery] = []
     wanted = DomainQuery("SELECT 1", ())
 
-    async def plan(text: str, reading: Reading, lodging: Any, wishes: Wishes, enumerate_: Any) -> Any:
+    async def plan(text: str, reading: Reading, lodging: Any, wishes: Wishes, enumerate_: Any, floor: Decimal) -> Any:
         return SimpleNamespace(plans=(), rows=await enumerate_(wanted))
 
     async def enumerate_(query: DomainQuery) -> list[tuple[str | None, ...]]:

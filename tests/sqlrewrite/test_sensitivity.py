@@ -127,6 +127,13 @@ def test_measures_over_different_rows_are_bounded_apart() -> None:
     assert sensitivity(ask(Unit(), (TOWN,), measures, (joint,))).statistics == (1,)
 
 
+def test_what_no_unit_moves_is_given_noise_as_if_one_did() -> None:
+    """sum(x * 0) is a number like any other: it has a price, and no internal error."""
+    nothing = Measure(TOTAL, column(0, "rank"), None, Decimal(0), Decimal(0), Fraction(1))
+    for unit in (Unit(), Unit(PERSON, 3, 5)):
+        assert sensitivity(ask(unit, (TOWN,), (nothing,), (Statistic(((0, 1),), 0),))).statistics == (1,)
+
+
 def test_a_linear_average_keeps_the_joint_bound_of_its_rows() -> None:
     total = Measure(TOTAL, column(0, "rank"), None, Decimal(1), Decimal(4), Fraction(1))
     asked = ask(Unit(PERSON, 3, 5), (TOWN,), (total, Measure(ROWS)), (Statistic(((0, 1), (1, -3)), 2),))

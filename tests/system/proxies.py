@@ -138,9 +138,30 @@ def forget(upstream: str, *relations: str) -> None:
             conn.execute("SELECT provenance.refresh(%s)", (relation,))
 
 
+@contextmanager
+def scans_held(upstream: str) -> Iterator[psycopg.Connection[Any]]:
+    """Questions about patient_data are charged meanwhile, and wait before they read the table.
+
+    The measuring snapshot locks the table before the charge; its indexes are locked when the measuring statement is
+    planned, which is after the charge.
+    """
+    with psycopg.connect(upstream) as conn:
+        conn.execute("REINDEX INDEX patient_data_pkey")
+        yield conn
+
+
+def scans_waiting(upstream: str) -> list[int]:
+    """The processes of the protected database that wait for the end of ``scans_held``."""
+    with psycopg.connect(upstream) as conn:
+        query = "SELECT pid FROM pg_locks WHERE relation = 'patient_data_pkey'::regclass AND NOT granted"
+        return [pid for (pid,) in conn.execute(query)]
+
+
 def charges(upstream: str, analyst: str) -> list[tuple[Any, ...]]:
-    """The questions that one analyst paid for: id, epsilon, amount, question."""
+    """The questions that one analyst paid for: id, epsilon, amount, question; rows for scans of decisions left out."""
     with psycopg.connect(upstream) as conn:
         return conn.execute(
-            "SELECT id, epsilon, charged, question FROM provenance.history WHERE analyst = %s ORDER BY id", (analyst,)
+            "SELECT id, epsilon, charged, question FROM provenance.history"
+            " WHERE analyst = %s AND mechanism <> 'scan' ORDER BY id",
+            (analyst,),
         ).fetchall()

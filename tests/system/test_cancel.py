@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import psycopg
 import pytest
-from proxies import Proxy, charges, forget
+from proxies import Proxy, charges, forget, scans_held, scans_waiting
 from psycopg import errors
 from raw_wire import Ended, Wire, sqlstates
 
@@ -21,10 +21,9 @@ COUNTS = "SELECT gender, count(*) FROM patient_data GROUP BY gender ORDER BY 1"
 
 @contextmanager
 def held_up(upstream: str) -> Iterator[None]:
-    """Nobody can read the protected table, so that a question waits for its data, of which nothing was released yet."""
+    """Questions are charged and then wait for their data, of which nothing was released yet."""
     forget(upstream)
-    with psycopg.connect(upstream) as conn:
-        conn.execute("LOCK TABLE patient_data IN ACCESS EXCLUSIVE MODE")
+    with scans_held(upstream):
         yield
 
 
@@ -37,10 +36,8 @@ def when(true: Callable[[], bool]) -> None:
 
 
 def reading(upstream: str) -> bool:
-    """Whether a question waits for the lock."""
-    with psycopg.connect(upstream) as conn:
-        query = "SELECT count(*) FROM pg_locks WHERE relation = 'patient_data'::regclass AND NOT granted"
-        return conn.execute(query).fetchone() == (1,)
+    """Whether a question waits for its data."""
+    return len(scans_waiting(upstream)) == 1
 
 
 def cancel_later(conn: psycopg.Connection, condition: Callable[[], bool]) -> threading.Thread:

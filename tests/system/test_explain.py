@@ -88,7 +88,7 @@ def test_the_text_tells_tree_atoms_sensitivity_noise_sql_price_and_verdict(
             "cert on public.patient_data",
             "Groups: 40",
             "domain public",
-            "Privacy unit: a row",
+            "Privacy unit: row of patient_data",
             "OR",
             "AND",
             "beta 0.05, alpha 0.1",
@@ -128,7 +128,7 @@ def test_noise_and_bounds_are_told_in_the_words_of_the_question(session: psycopg
     (statistic,) = [line for line in page if "Statistic" in line]
     found = re.search(r"Statistic 1: sum\(amount\)  \(.*standard deviation ([\d.e+]+), in steps of", statistic)
     assert found is not None and 100_000 < float(found[1]) < 110_000
-    assert "  Privacy unit: customer_id, in at most 8 groups, with at most 8 rows in each" in page
+    assert "  Privacy unit: orders.customer_id, in at most 8 groups, with at most 8 rows in each" in page
     text = (
         "SELECT p.disease FROM patient_data p JOIN ward w USING (disease) GROUP BY p.disease, w.capacity"
         " HAVING count(*) > 2 * w.capacity AND count(*) >= 500 AND avg(age) > 60"

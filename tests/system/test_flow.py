@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import psutil
-import psycopg
 import pytest
-from proxies import Proxy, forget
+from proxies import Proxy, forget, scans_held
 from raw_wire import Wire
 
 from proxy import messages as m
@@ -77,8 +76,7 @@ def test_a_flood_waits_for_a_busy_shadow(proxy: Proxy, wire: Wire) -> None:
 def test_a_flood_waits_for_a_question(proxy: Proxy, wire: Wire, upstream: str) -> None:
     text = m.encode_query(f"SELECT length('{'x' * 10_000}')")
     forget(upstream)
-    with psycopg.connect(upstream) as conn:
-        conn.execute("LOCK TABLE patient_data IN ACCESS EXCLUSIVE MODE")
+    with scans_held(upstream):
         wire.send(m.encode_query(COUNTS))
         with flat(proxy):
             assert flood(wire, text, 100 << 20) < 60 << 20

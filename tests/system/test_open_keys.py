@@ -29,7 +29,8 @@ INSERT INTO clicks SELECT i, i % 3000, 'page ' || i % 2 FROM generate_series(1, 
 INSERT INTO clicks SELECT 20000 + i, 1, 'mine' FROM generate_series(1, 5000) i;
 """
 REGISTER = """
-UPDATE provenance.deployment SET epsilon = 1000, delta = 0.000000002;
+-- A least price of a scan that is a fraction of so large a limit would be above every price that is tested here.
+UPDATE provenance.deployment SET epsilon = 1000, delta = 0.000000002, scan_floor = 0;
 SELECT provenance.protect('visits'), provenance.protect('clicks', 'person', 2, 3);
 SELECT provenance.declare_attribute('visits', 'device', members => ARRAY['phone', 'desk']);
 SELECT provenance.declare_attribute('visits', 'spent', lower => '0', upper => '100');
@@ -183,7 +184,11 @@ def test_one_more_person_with_a_key_of_their_own_changes_nothing_that_is_seen(
             keys = [[row[:-1] if "count" in text else row for row in rows] for rows, _, _ in told]
             assert keys[0] == keys[1]
             seen = [
-                {name: value for name, value in bill.items() if name not in ("remaining_epsilon", "limited_by")}
+                {
+                    name: value
+                    for name, value in bill.items()
+                    if name not in ("remaining_epsilon", "limited_by", "as_of")
+                }
                 for _, (bill,), _ in told
             ]
             assert seen[0] == seen[1]

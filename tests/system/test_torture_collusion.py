@@ -27,7 +27,7 @@ ROUNDING = 1 / 12  # answers are whole numbers
 SURVEY = """
 CREATE TABLE survey (id int PRIMARY KEY, a int NOT NULL, b int NOT NULL);
 INSERT INTO survey SELECT i, (i * i) % 60, (i * 7) % 50 FROM generate_series(1, 5000) i;
-SELECT provenance.protect('survey', size_hint => 5000);
+SELECT provenance.protect('survey', size_hint => 5000, changes => 'frozen');
 SELECT provenance.declare_attribute('survey', 'a', 0, 59, 1);
 SELECT provenance.declare_attribute('survey', 'b', 0, 49, 1);
 """

@@ -36,10 +36,12 @@ from provenance.model import Balance, Entry, Stage
 WORLD = """
 CREATE TABLE visit (id int PRIMARY KEY, ward text NOT NULL);
 INSERT INTO visit SELECT i, 'w' || least(7, (i * i) % 11) FROM generate_series(1, 2000) i;
-SELECT provenance.protect('visit', size_hint => 2000);
+SELECT provenance.protect('visit', size_hint => 2000, changes => 'frozen');
 SELECT provenance.declare_attribute('visit', 'ward', members => '{w0,w1,w2,w3,w4,w5,w6,w7}');
 SELECT provenance.declare_attribute('visit', 'id', 1, 2000);
-UPDATE provenance.deployment SET epsilon = 100000;
+-- A least price of a scan that is a fraction of so large a limit would be above every price that is tested here.
+-- Answers leave at once: what is tortured is the ledger.
+UPDATE provenance.deployment SET epsilon = 100000, scan_floor = 0, timing = 'immediate';
 """
 NUMBERS = "SELECT ward, count(*) FROM visit WHERE id > {} GROUP BY ward"
 DECISION = "SELECT ward FROM visit GROUP BY ward HAVING count(*) > {}"
