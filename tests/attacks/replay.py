@@ -108,6 +108,26 @@ def differences(here: Any, there: Any, path: str = "") -> Iterator[str]:
         yield f"{path}: {here!r:.600} | {there!r:.600}"
 
 
+def hashed_by_oid(text: str) -> bool:
+    """Whether PostgreSQL may put the rows of a result into an order that differs between two shadows.
+
+    It hashes the values of an enum by their oids, and each shadow numbers its own. What the shadow was given is
+    compared in order all the same.
+    """
+    return "feeling" in text and "order by" not in text.lower()
+
+
+def unordered(seen: Any) -> Any:
+    """Everything that a client has seen, the rows of each result sorted."""
+    results, notices, status = seen
+    rows = {"TUPLES_OK": 3, "COPY_DATA": 1}  # where a result has them
+    sorted_ = [
+        [sorted(each, key=repr) if at == rows.get(result[0]) else each for at, each in enumerate(result)]
+        for result in results
+    ]
+    return [sorted_, notices, status]
+
+
 class Player:
     """Plays statements on both sides of a world, and compares."""
 
@@ -133,6 +153,8 @@ class Player:
         if tape.place < len(tape.entries):
             left = len(tape.entries) - tape.place
             found.append(Finding("release", f"{left} outputs of the release step are not asked for"))
+        if hashed_by_oid(statement.text):
+            seen = [unordered(each) for each in seen]
         if seen[0] != seen[1]:
             found.append(Finding("client", "; ".join(differences(self.masked(seen[0], 0), self.masked(seen[1], 1)))))
         if here.notes != there.notes:

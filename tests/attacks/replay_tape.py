@@ -51,6 +51,7 @@ from mechanisms.threshold import Share
 from mechanisms.values import Exact, Lattice, Noisy, Passed
 from provenance.ledger import Ledger
 from provenance.model import Charge, Receipt
+from provenance.region import EVERYWHERE
 from proxy.link import Link
 from proxy.lookout import Lookout
 from proxy.plan import Plan
@@ -184,6 +185,7 @@ def forget() -> None:
         for each in vars(module).values():
             if hasattr(each, "cache_clear"):
                 each.cache_clear()
+    object.__setattr__(EVERYWHERE, "_text", None)  # a constant of the process that keeps its own text
 
 
 def tracer(side: Side) -> Callable[..., Any]:
