@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from mechanisms.accuracy import Accuracy
 from mechanisms.errors import AccuracyUnreachable
-from mechanisms.loss import WIDE, Coin, amount_within, epsilon_of, round_down
+from mechanisms.loss import WIDE, Coin, amount_within, epsilon_of, exact_product, exact_sum, round_down
 from mechanisms.noise import DiscreteLaplace
 from mechanisms.number import SMALLEST_RHO, number_at, number_for, price_of_magnitude
 from mechanisms.threshold import Share, for_interval, interval_at, tslm, tslm_at
@@ -81,7 +81,7 @@ def at_least(
     *Guarantee*: if they cost less before, they cost at most ``amount`` but for rounding; beta and confidence are kept,
     and margins and intervals become narrower.
     """
-    total = WIDE.multiply(sum((share.loss(coin).amount for share in shares), Decimal(0)), Decimal(touched))
+    total = exact_product(exact_sum(share.loss(coin).amount for share in shares), touched)
     if not 0 < total < amount:
         return tuple(shares)
     beta = round_down(WIDE.divide(accuracy.beta, Decimal(max(1, longest))))
@@ -106,12 +106,13 @@ def own_epsilon(shares: Sequence[Share], touched: int, delta: Decimal) -> Decima
     bounds hold, and the smaller one is told.
     """
     pure = [share.epsilon for share in shares if isinstance(share.noise, DiscreteLaplace)]
-    rho = sum((share.price for share in shares if not isinstance(share.noise, DiscreteLaplace)), Decimal(0)) * touched
-    steps = sum(pure, Decimal(0)) * touched
+    gaussian = (share.price for share in shares if not isinstance(share.noise, DiscreteLaplace))
+    rho = exact_product(exact_sum(gaussian), touched)
+    steps = exact_product(exact_sum(pure), touched)
     if not rho:
         return steps
-    apart = steps + epsilon_of(Coin.ZCDP, rho, delta)
-    together = sum((share.loss(Coin.ZCDP).amount for share in shares), Decimal(0)) * touched
+    apart = exact_sum((steps, epsilon_of(Coin.ZCDP, rho, delta)))
+    together = exact_product(exact_sum(share.loss(Coin.ZCDP).amount for share in shares), touched)
     return min(apart, epsilon_of(Coin.ZCDP, together, delta))
 
 

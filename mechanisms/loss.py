@@ -8,6 +8,7 @@ epsilon-DP step costs epsilon^2/2 (Bun and Steinke 2016, Prop. 1.4). Limits are 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import (
     ROUND_CEILING,
@@ -21,7 +22,7 @@ from decimal import (
     Overflow,
 )
 from enum import Enum
-from functools import lru_cache
+from functools import lru_cache, reduce
 
 QUANTUM = Decimal("1e-18")
 _TRAPS = [InvalidOperation, DivisionByZero, Overflow]
@@ -30,6 +31,21 @@ WIDE = Context(prec=60, rounding=ROUND_HALF_EVEN, traps=_TRAPS)
 _EXACT = Context(prec=200, traps=[*_TRAPS, Inexact])
 # Far above the error of a few correctly rounded operations at 60 digits, far below half a quantum.
 _SLACK = Decimal("1e-36")
+
+
+def exact_sum(amounts: Iterable[Decimal]) -> Decimal:
+    """Add up amounts without rounding, however large they are; Python's own context would round to 28 digits."""
+    return reduce(_EXACT.add, amounts, Decimal(0))
+
+
+def exact_difference(amount: Decimal, less: Decimal) -> Decimal:
+    """Subtract one amount from another without rounding."""
+    return _EXACT.subtract(amount, less)
+
+
+def exact_product(amount: Decimal, times: int) -> Decimal:
+    """Multiply an amount without rounding."""
+    return _EXACT.multiply(amount, Decimal(times))
 
 
 class Coin(Enum):

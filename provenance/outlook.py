@@ -19,7 +19,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 from psycopg_pool import AsyncConnectionPool
 
-from mechanisms.loss import Loss
+from mechanisms.loss import Loss, exact_sum
 from provenance import accountant, entries
 from provenance import ledger_sql as sql
 from provenance.bounds import MANY, Bounds, Kept, Layer, layers_of
@@ -157,7 +157,7 @@ class Outlook:
                 counting.count(quoted, charge.loss.amount, charge.table_amount)
                 for charge, quoted in zip(charges, quotes, strict=True)
             ]
-            moved = sum((own for own, _ in counts), Decimal(0)), sum((table for _, table in counts), Decimal(0))
+            moved = exact_sum(own for own, _ in counts), exact_sum(table for _, table in counts)
 
             def refusal(balances: Balances) -> LimitReached | None:
                 try:

@@ -13,13 +13,14 @@ from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from decimal import Decimal
 from functools import partial, reduce
 
 import numpy as np
 
 from mechanisms.course import Course
 from mechanisms.errors import AccuracyUnreachable, Refusal
-from mechanisms.loss import Loss, epsilon_of
+from mechanisms.loss import WIDE, Loss, epsilon_of
 from mechanisms.release import Staged, release, release_found
 from mechanisms.values import Exact, Noisy
 from provenance.errors import LimitReached, StaleCatalog
@@ -378,7 +379,7 @@ async def _decide(
         numbers = release(chosen, [share for share in each.shares if share is not None])
         # The numbers of groups that are not kept are drawn and thrown away: nobody has seen them.
         values[np.ix_(shown, kept)] = numbers.values[:, kept]
-    each_group = each.loss.amount / each.contribution.cells
+    each_group = WIDE.divide(each.loss.amount, Decimal(each.contribution.cells))
     facts = promised(decision)
     where = partial(levels, each.question, domain, each.contribution.cells)
     paid = await settle(runtime.ledger, receipt, staged, fixed, decision, facts, each_group, delta, where, scan_paid)

@@ -16,7 +16,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 from mechanisms.course import Course
-from mechanisms.loss import Loss, epsilon_of
+from mechanisms.loss import WIDE, Loss, epsilon_of
 from provenance.model import Charge, Felt, Part, PredicateLoss
 from provenance.reach import beside, joined_versions, reach
 from provenance.region import EVERYWHERE
@@ -45,7 +45,7 @@ def charge_of(same: Sameness, house: House, each: Plan, course: Course | None, f
         parts, felt = _parts(each, loss.amount), felt_of(each.question, loss.amount, loss.amount, each.floor)
     groups = None
     if fixed and each.cells is not None:
-        groups = PredicateLoss.uniform(loss.amount / each.contribution.cells, each.cells.size)
+        groups = PredicateLoss.uniform(WIDE.divide(loss.amount, Decimal(each.contribution.cells)), each.cells.size)
     return Charge(
         analyst=same.analyst,
         relation_id=same.relation_id,

@@ -18,7 +18,18 @@ from typing import TYPE_CHECKING
 from mechanisms.accuracy import Accuracy
 from mechanisms.apportion import Ask, at_least, own_epsilon
 from mechanisms.errors import AccuracyUnreachable
-from mechanisms.loss import QUANTUM, WIDE, Coin, Loss, amount_within, epsilon_of, round_down
+from mechanisms.loss import (
+    QUANTUM,
+    WIDE,
+    Coin,
+    Loss,
+    amount_within,
+    epsilon_of,
+    exact_difference,
+    exact_product,
+    exact_sum,
+    round_down,
+)
 from mechanisms.threshold import Share, key_threshold
 from provenance.accountant import shown
 from provenance.model import Felt
@@ -139,13 +150,13 @@ class Floor:
             base,
             shares=shares,
             presence=presence,
-            loss=Loss(self.coin, max(self.amount, _sum(bought, self.coin) * touched), base.loss.delta),
+            loss=Loss(self.coin, max(self.amount, exact_product(_sum(bought, self.coin), touched)), base.loss.delta),
             epsilon=own_epsilon(bought, touched, self.delta),
         )
 
 
 def _sum(shares: tuple[Share, ...], coin: Coin) -> Decimal:
-    return sum((share.loss(coin).amount for share in shares), Decimal(0))
+    return exact_sum(share.loss(coin).amount for share in shares)
 
 
 def felt_of(question: Question, amount: Decimal, table: Decimal, floor: Decimal) -> tuple[Felt, ...]:
@@ -154,7 +165,7 @@ def felt_of(question: Question, amount: Decimal, table: Decimal, floor: Decimal)
     if not floor or not amount or region == EVERYWHERE:
         return (Felt(region, amount, table),)
     least = Felt(EVERYWHERE, min(floor, amount), min(floor, table))
-    above = Felt(region, amount - least.amount, table - least.table)
+    above = Felt(region, exact_difference(amount, least.amount), exact_difference(table, least.table))
     return (least, above) if above.amount else (least,)
 
 
@@ -165,10 +176,10 @@ def below(scans: Sequence[Sequence[Move]], floor: Decimal) -> Cost:
     """What is paid on top of all moves, since each scan costs at least the floor."""
 
     def missing(costs: Iterable[Decimal]) -> Decimal:
-        return max(_NONE, floor - sum(costs, _NONE))
+        return max(_NONE, exact_difference(floor, exact_sum(costs)))
 
-    analyst = sum((missing(move.cost.analyst for move in scan) for scan in scans), _NONE)
-    return Cost(analyst, sum((missing(move.cost.database for move in scan) for scan in scans), _NONE))
+    analyst = exact_sum(missing(move.cost.analyst for move in scan) for scan in scans)
+    return Cost(analyst, exact_sum(missing(move.cost.database for move in scan) for scan in scans))
 
 
 def bought_by(moves: Sequence[Move], floor: Decimal) -> tuple[Decimal, ...]:
@@ -176,7 +187,8 @@ def bought_by(moves: Sequence[Move], floor: Decimal) -> tuple[Decimal, ...]:
     together: dict[int, Decimal] = {}
     for move in moves:
         if move.step.grow is not None:
-            together[id(move.question)] = together.get(id(move.question), _NONE) + move.cost.database
+            before = together.get(id(move.question), _NONE)
+            together[id(move.question)] = exact_sum((before, move.cost.database))
     return tuple(
         WIDE.divide(WIDE.multiply(floor, move.cost.database), together[id(move.question)])
         if move.step.grow is not None
@@ -192,14 +204,18 @@ def felt_by(moves: Iterable[Move], scans: Sequence[Sequence[Move]], floor: Decim
     most what falls everywhere for it.
     """
     taken = {id(scan[0].question): (floor, floor) for scan in scans}
-    least = floor * len(scans)
+    least = exact_product(floor, len(scans))
     felt = [Felt(EVERYWHERE, least, least)] if least else []
     for move in moves:
         one = move.felt
         if move.step.grow is not None:
             own, table = taken[id(move.question)]
-            amount, lost = max(_NONE, one.amount - own), max(_NONE, one.table - table)
-            taken[id(move.question)] = own - (one.amount - amount), table - (one.table - lost)
+            amount = max(_NONE, exact_difference(one.amount, own))
+            lost = max(_NONE, exact_difference(one.table, table))
+            taken[id(move.question)] = (
+                exact_difference(own, exact_difference(one.amount, amount)),
+                exact_difference(table, exact_difference(one.table, lost)),
+            )
             one = Felt(one.region, amount, lost)
         if one.amount:
             felt.append(one)

@@ -15,7 +15,7 @@ from fractions import Fraction
 
 from mechanisms.errors import Refusal
 from mechanisms.interval import deviation
-from mechanisms.loss import Loss, epsilon_of
+from mechanisms.loss import Loss, epsilon_of, exact_sum
 from provenance.model import Charge, Felt, Part
 from provenance.nearby import Fact, Nearby
 from provenance.reach import beside
@@ -132,7 +132,7 @@ class Buyer:
             if charge.loss.amount and await self.runtime.synopses.find(same) is not None:
                 return None  # known long since, and too long ago to be looked at: it cannot be paid for again
         owed = [charge for charge in charges.values() if charge.loss.amount]
-        cost = sum((charge.loss.amount for charge in owed), Decimal(0))
+        cost = exact_sum(charge.loss.amount for charge in owed)
         wanted, coin = self.wishes.accuracy, each.loss.coin
         most = wanted.max_epsilon if wanted.epsilon is None else wanted.epsilon
         if most is not None and cost and epsilon_of(coin, cost, each.conversion_delta) > most:

@@ -19,7 +19,7 @@ import numpy as np
 from mechanisms.apportion import Ask, apportion, own_epsilon
 from mechanisms.condition import atoms
 from mechanisms.errors import AccuracyUnreachable
-from mechanisms.loss import Loss, amount_within
+from mechanisms.loss import Loss, amount_within, exact_product, exact_sum
 from mechanisms.noise import DiscreteGaussian
 from mechanisms.threshold import Share, key_threshold
 from mechanisms.values import Lattice
@@ -307,7 +307,7 @@ def _price(
     following = iter(given)
     allowed = accuracy.max_epsilon if accuracy.epsilon is None else least.price(accuracy).epsilon
     # Cells have independent noise, so what one unit touches adds up in coin.
-    amount = sum((share.loss(coin).amount for share in paid), Decimal(0)) * touched.cells
+    amount = exact_product(exact_sum(share.loss(coin).amount for share in paid), touched.cells)
     base = Plan(
         question=question,
         cut=taken,

@@ -21,7 +21,7 @@ from mechanisms.course import Course
 from mechanisms.decision import Decision, Mask
 from mechanisms.entropy import entropy_bound, min_entropy, normalised
 from mechanisms.errors import AccuracyUnreachable, Refusal
-from mechanisms.loss import Coin, Loss, epsilon_of
+from mechanisms.loss import Coin, Loss, epsilon_of, exact_difference, exact_product, exact_sum
 from mechanisms.release import Staged
 from provenance.accountant import shown
 from provenance.errors import LimitReached, NotActive, NotSettledError
@@ -32,7 +32,7 @@ from provenance.region import Part
 log = logging.getLogger("pgveil")
 
 _NONE = Decimal(0)
-_AHEAD = Decimal(2)
+_AHEAD = 2
 """How many times its next need a question reserves."""
 _EXACT_GROUPS = 2000
 """With more groups than this the min-entropy is bounded rather than computed."""
@@ -78,7 +78,9 @@ async def decide(
     course.measured(staged)
     try:
         while True:
-            paid = Loss(fixed.coin, max(_NONE, receipt.paid.amount + credit - fixed.amount))
+            paid = Loss(
+                fixed.coin, max(_NONE, exact_difference(exact_sum((receipt.paid.amount, credit)), fixed.amount))
+            )
             # In a thread: a decision about many groups takes seconds, and other sessions go on meanwhile.
             decision = await asyncio.to_thread(course.advance, paid)
             if decision is not None:
@@ -105,10 +107,12 @@ async def settle(
     ``levels`` tells where what groups lost falls.
     """
     spent = staged.spent()
-    reached = Loss(spent.coin, max(_NONE, spent.amount + fixed.amount - credit), fixed.delta)
+    reached = Loss(
+        spent.coin, max(_NONE, exact_difference(exact_sum((spent.amount, fixed.amount)), credit)), fixed.delta
+    )
     groups = predicate_loss(*staged.cells(), decision.kept, numbers, spent.coin, delta)
     if credit:  # every group bears the scan already
-        beyond = tuple(max(_NONE, level - credit) for level in groups.levels)
+        beyond = tuple(max(_NONE, exact_difference(level, credit)) for level in groups.levels)
         groups = replace(groups, levels=beyond)
     try:
         settled = await ledger.settle(receipt, reached, None, bill, groups, levels(groups))
@@ -131,7 +135,7 @@ def predicate_loss(
     losses: tuple[Decimal, ...], index: Index, kept: Mask, numbers: Decimal, coin: Coin, delta: Decimal
 ) -> PredicateLoss:
     """What each group lost, with the min-entropy of it (1: an adversary has learnt nothing)."""
-    both = (*losses, *(loss + numbers for loss in losses))
+    both = (*losses, *(exact_sum((loss, numbers)) for loss in losses))
     places = index + len(losses) * kept
     used, renamed = np.unique(places, return_inverse=True)
     levels = tuple(both[place] for place in used.tolist())
@@ -143,17 +147,17 @@ def predicate_loss(
 
 
 def _ahead(fixed: Loss, need: Loss, most: Decimal) -> Decimal:
-    exactly = fixed.amount + need.amount
-    return max(exactly, min(fixed.amount + _AHEAD * need.amount, most))
+    exactly = exact_sum((fixed.amount, need.amount))
+    return max(exactly, min(exact_sum((fixed.amount, exact_product(need.amount, _AHEAD))), most))
 
 
 async def _reserve(
     ledger: Ledger, receipt: Receipt, course: Course, fixed: Loss, most: Decimal, credit: Decimal
 ) -> Receipt:
     """Room for the next stages, or at least for the next one."""
-    held = receipt.paid.amount + credit
-    wanted = _ahead(fixed, course.need, most) - held
-    least = fixed.amount + course.need.amount - held
+    held = exact_sum((receipt.paid.amount, credit))
+    wanted = exact_difference(_ahead(fixed, course.need, most), held)
+    least = exact_difference(exact_sum((fixed.amount, course.need.amount)), held)
     try:
         return await ledger.reserve_more(receipt, Loss(fixed.coin, wanted))
     except LimitReached:
@@ -167,7 +171,7 @@ async def _told(
 ) -> Refusal:
     """The refusal, with what was spent before it; what was reserved beyond that is given back."""
     spent_ = staged.spent()
-    reached = Loss(spent_.coin, max(_NONE, spent_.amount - credit), spent_.delta)
+    reached = Loss(spent_.coin, max(_NONE, exact_difference(spent_.amount, credit)), spent_.delta)
     try:
         settled = await ledger.settle(receipt, reached, None, {"refused": refusal.message})
         epsilon, charged = settled.epsilon, settled.loss

@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 from mechanisms.grid import Grid
-from mechanisms.loss import Coin, Loss
+from mechanisms.loss import Coin, Loss, exact_sum
 from mechanisms.synopsis import FRESH, Known, Partial, Step, advanced
 from provenance.model import Felt, Part
 from provenance.plan import Choice, Cost, on_view
@@ -138,7 +138,7 @@ class Ways:
     @property
     def loss(self) -> Loss:
         """What the analyst pays."""
-        return Loss(Coin.ZCDP, sum((part.amount for part in self.parts), self.below.analyst))
+        return Loss(Coin.ZCDP, exact_sum((self.below.analyst, *(part.amount for part in self.parts))))
 
     def dearer_than(self, most: Decimal | None) -> bool:
         """Whether the analyst would pay more than is allowed: parts of a release come in steps, rounded up."""
@@ -147,7 +147,7 @@ class Ways:
     @property
     def table(self) -> Decimal:
         """What the protected database loses."""
-        return sum((part.table for part in self.parts), self.below.database)
+        return exact_sum((self.below.database, *(part.table for part in self.parts)))
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -159,7 +159,11 @@ class Ways:
             named[key] = (
                 part
                 if before is None
-                else replace(before, amount=before.amount + part.amount, table=before.table + part.table)
+                else replace(
+                    before,
+                    amount=exact_sum((before.amount, part.amount)),
+                    table=exact_sum((before.table, part.table)),
+                )
             )
         return tuple(named.values())
 

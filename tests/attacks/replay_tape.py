@@ -58,7 +58,9 @@ from proxy.plan import Plan
 from proxy.view_updates import Ways
 
 PACKAGES = ("mechanisms", "sqlrewrite", "provenance", "proxy")
-BACKGROUND = re.compile(r"provenance\.heartbeat|provenance\.replica|SELECT 1$|^$|FROM provenance\.chain")
+BACKGROUND = re.compile(
+    r"provenance\.heartbeat|provenance\.replica|SELECT 1$|^$|FROM provenance\.chain|FROM pg_stat_activity"
+)
 """Statements of tasks that run by the clock, and of pools that look after their connections."""
 
 

@@ -8,7 +8,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from mechanisms.loss import QUANTUM, Coin, Loss, amount_within, epsilon_of
+from mechanisms.loss import (
+    QUANTUM,
+    Coin,
+    Loss,
+    amount_within,
+    epsilon_of,
+    exact_difference,
+    exact_product,
+    exact_sum,
+)
 
 DIGITS = Context(prec=80)
 steady = settings(derandomize=True, deadline=None, max_examples=150)
@@ -142,3 +151,10 @@ def test_a_conversion_takes_no_time_worth_speaking_of() -> None:
         epsilon_of(Coin.ZCDP, k * Decimal("0.0123456789"), Decimal("1.5e-9"))
         best = min(best, time.process_time() - start)
     assert best < 0.002
+
+
+def test_amounts_of_any_size_are_added_without_rounding() -> None:
+    large, small = Decimal("123456789012345678901234567890"), Decimal("1e-18")
+    assert exact_sum([large, small, small]) == Decimal("123456789012345678901234567890.000000000000000002")
+    assert exact_difference(exact_sum([large, small]), large) == small
+    assert exact_product(exact_sum([large, small]), 3) == exact_sum([large, small] * 3)
