@@ -23,7 +23,12 @@ A file that has been applied anywhere is never edited again (its checksum is rec
     0019_lost_draws    what was lent ends with a ledger that was restored
     0020_typos         names that nothing bears and settings that there are not are told
     0021_joined        a question counts against the limits of all relations that it reads
+    0022_periods       limits that grow by the same amount again after each period
+    0023_measures      measures of which no view can be kept are not registered
+    0024_incidents     failures that may depend on rows, and the analysts that they pause
+    0025_timing        when answers of scans leave, and what a scan costs at least
     0026_changes       how protected tables change, immutable columns, and the snapshot of a release
     0027_units         the unit of a table that references a protected one is declared: a column, a path, or the row
     0028_side_channels statistics of tables and large objects are not for administrators
+    0029_structure     a table that was made anew or rewritten is a new data version; enforcement on partitions
 """

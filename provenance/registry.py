@@ -13,7 +13,7 @@ from psycopg.rows import TupleRow
 from psycopg_pool import AsyncConnectionPool
 
 from mechanisms.loss import Coin
-from provenance import entries, ledger_sql, outlook, units
+from provenance import entries, ledger_sql, outlook, structure, units
 from provenance.accountant import not_active
 from provenance.constraints import FACTS, Constraints
 from provenance.domain import MOST_GROUPS, Column, Listing, listing, with_domain
@@ -55,7 +55,9 @@ ORDER BY r.schema, r.name"""
 # generated ones (100 / age), composite values, domains over arrays. Foreign tables are left out for the same reason.
 _COLUMNS = """
 SELECT n.nspname, c.relname, a.attname, format_type(a.atttypid, a.atttypmod), t.typname,
-       a.attnotnull AND NOT EXISTS (  -- of PostgreSQL 18: NOT NULL ... NOT VALID holds for new rows only
+       -- A table with heirs reads theirs, too, which may have NULLs. Of PostgreSQL 18: NOT NULL ... NOT VALID holds for
+       -- new rows only.
+       a.attnotnull AND NOT (c.relkind = 'r' AND c.relhassubclass) AND NOT EXISTS (
            SELECT FROM pg_catalog.pg_constraint v
            WHERE v.conrelid = a.attrelid AND v.contype = 'n' AND v.conkey = ARRAY[a.attnum] AND NOT v.convalidated),
        coalesce(l.collisdeterministic, false)
@@ -70,7 +72,9 @@ WHERE b.typtype IN ('b', 'e', 'r', 'm') AND NOT (t.typtype = 'd' AND b.typcatego
 ORDER BY n.nspname, c.relname, a.attnum"""
 
 # Only constraints that were checked against every row (and of PostgreSQL 18 none WITHOUT OVERLAPS). A deferred one may
-# fail inside a transaction, and holds in every committed snapshot. A table with heirs shares its keys with none.
+# fail inside a transaction, and holds in every committed snapshot. A table with heirs shares its keys with none, and a
+# foreign key to one tells nothing of the heirs' rows, which a join reads as well. A key whose index is not valid (made
+# on a partitioned table alone) holds for nothing.
 _CONSTRAINTS = """
 SELECT n.nspname, c.relname, k.contype::text, k.columns, tn.nspname, t.relname, k.target_columns,
        CASE WHEN k.contype = 'c' THEN pg_catalog.pg_get_expr(k.conbin, k.conrelid) END
@@ -87,6 +91,10 @@ CROSS JOIN LATERAL (
     FROM pg_catalog.pg_constraint s
     WHERE s.conrelid = c.oid AND s.contype IN ('p', 'u', 'f', 'c') AND s.convalidated
       AND NOT (s.contype = 'c' AND s.connoinherit) AND NOT (c.relkind = 'r' AND c.relhassubclass)
+      AND NOT EXISTS (SELECT FROM pg_catalog.pg_class h
+                      WHERE h.oid = nullif(s.confrelid, 0) AND h.relkind = 'r' AND h.relhassubclass)
+      AND NOT EXISTS (SELECT FROM pg_catalog.pg_index x
+                      WHERE x.indexrelid = nullif(s.conindid, 0) AND NOT (x.indisvalid AND x.indisready))
       AND coalesce((to_jsonb(s) ->> 'conperiod')::bool, false) IS FALSE) k
 LEFT JOIN pg_catalog.pg_class t ON t.oid = nullif(k.confrelid, 0)
 LEFT JOIN pg_catalog.pg_namespace tn ON tn.oid = t.relnamespace
@@ -127,6 +135,7 @@ class Registry:
         self._pool = pool
         self._upstream = upstream_pool
         self._apart = apart  # the provenance tables are in another database, where registering could grant nothing
+        self._structures: list[tuple[int, str]] = []  # the protected tables as they were when they were last compared
         self._constant: dict[Listing, tuple[Key, ...]] = {}  # domains that no table can change, of the last load
 
     async def version(self) -> int:
@@ -169,24 +178,45 @@ class Registry:
                     self._constant[query] = domain
                 columns.setdefault((schema, table), {})[column.name] = with_domain(column, told, domain)
             unreadable = await _let_read(conn, names) if self._apart else frozenset()
+            wanted = {"reader": READER_ROLE, "schemas": names[0], "names": names[1]}
             facts = {
                 (schema, table): (materialized, digest)
-                for schema, table, materialized, digest in await (
-                    await conn.execute(FACTS, (READER_ROLE, *names))
-                ).fetchall()
+                for schema, table, materialized, digest in await (await conn.execute(FACTS, wanted)).fetchall()
             }
+            barred = structure.barred(await (await conn.execute(structure.BARRED, wanted)).fetchall())
+            structures = await (await conn.execute(structure.STRUCTURE, wanted)).fetchall()
             rules: dict[tuple[str, str], Constraints] = {}
             for schema, table, *rule in await (await conn.execute(_CONSTRAINTS, names)).fetchall():
                 rules.setdefault((schema, table), Constraints()).add(*rule)
             keys = await (await conn.execute(units.FOREIGN_KEYS)).fetchall()
+        if await self._moved(declared, {(schema, table): found for schema, table, found in structures}):
+            return await self.load()
         usable = (columns.keys() & facts.keys()) - unreadable
         found = _units(declared, rules, {name: columns[name] for name in usable}, keys)
         relations = [
-            _relation(row, columns[name], rules.get(name, Constraints()), *found[name], *facts[name])
+            structure.refused(
+                _relation(row, columns[name], rules.get(name, Constraints()), *found[name], *facts[name]),
+                barred.get(name),
+            )
             for row in declared
             if (name := (row[1], row[2])) in usable and _has_unit(row, columns[name])
         ]
         return Catalog(version, tuple(relations))
+
+    async def _moved(self, declared: Sequence[TupleRow], structures: Mapping[units.Name, str]) -> bool:
+        """Whether a table was made anew or rewritten since it was last read, which then is a new data version."""
+        protected = [(row[0], structures[row[1], row[2]]) for row in declared if row[3] == Kind.PROTECTED.value
+                     and (row[1], row[2]) in structures]  # fmt: skip
+        if protected == self._structures:
+            return False
+        async with outlook.connected(self._pool) as conn:
+            moved = [
+                bool(row and row[0])
+                for each in protected
+                for row in [await (await conn.execute(structure.NOTE, each)).fetchone()]
+            ]
+        self._structures = protected
+        return any(moved)
 
     async def deployment(self) -> Deployment:
         """The limits of the protected database."""

@@ -25,10 +25,10 @@ from sqlrewrite.question import Question
 def combines(question: Question) -> bool:
     """Whether releases of different snapshots are combined: nothing that the question reads changes meanwhile.
 
-    A public table is copied with its data version, and so is the same as long as that is.
+    A public table may change at any time: what is measured reads it as it is then.
     """
     relations = (source.relation for source in question.sources)
-    return all(each.kind is Kind.PUBLIC or each.changes is Changes.FROZEN for each in relations)
+    return all(each.kind is Kind.PROTECTED and each.changes is Changes.FROZEN for each in relations)
 
 
 def slices(question: Question, held: Mapping[Place, Held]) -> list[Mapping[Place, Held]]:

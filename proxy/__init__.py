@@ -38,6 +38,7 @@ The route of one question, in the order of the files::
     rows            released numbers as the rows of an answer
     explain         EXPLAIN instead: the plan itself, for nothing (``priced``: what a question would cost now)
     backend         one snapshot of the data, opened, prepared and checked before the charge, read for a receipt
+    scan            its rows become noisy numbers, in small pieces that hold nobody up
     pacing          what follows it happens after a secret delay, at a point of a public grid
     conversation    the released numbers go to the shadow as arrays behind the analyst's own portal
     link            PostgreSQL finishes, and its frames go to the client as they are

@@ -15,13 +15,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial, reduce
+from typing import TypeVar
 
 import numpy as np
 
 from mechanisms.course import Course
 from mechanisms.errors import AccuracyUnreachable, Refusal
 from mechanisms.loss import WIDE, Loss, epsilon_of
-from mechanisms.release import Staged, release, release_found
+from mechanisms.release import Staged, release
 from mechanisms.values import Exact, Noisy
 from provenance.errors import LimitReached, StaleCatalog
 from provenance.model import Charge, Receipt, Remaining
@@ -33,7 +34,6 @@ from proxy.backend import Reader
 from proxy.bill import promised
 from proxy.charging import charge_of, credit, with_scan, with_scans
 from proxy.conversation import Conversation
-from proxy.errors import MeasurementFailed
 from proxy.levels import levels
 from proxy.numbers import drawn, recalled, told, ways
 from proxy.patched import Buyer
@@ -45,14 +45,17 @@ from proxy.remembered import remembered
 from proxy.reuse import from_known
 from proxy.rows import Rendered, rendered
 from proxy.runtime import House, Runtime
+from proxy.scan import measured, scanned
 from proxy.staging import Paid, decide, give_back, settle
 from proxy.standing import Begun
 from proxy.view_updates import Ways
 from proxy.warm import remember
 from proxy.wishes import Wishes
-from sqlrewrite.cells import Cells, found
+from sqlrewrite.cells import Cells
 from sqlrewrite.generate import Generated, generate
 from sqlrewrite.question import Literal, Question
+
+T = TypeVar("T")
 
 _RETRIES = 10  # registry changes that one question outlives
 _BESIDE = 200  # what a remembered answer weighs beside its numbers, in numbers
@@ -248,9 +251,7 @@ async def _pay(
                 receipt = waiting.pop(same)
                 try:
                     paid, stored = await _told(runtime, reader, receipt, one, house)
-                except Refusal as refusal:
-                    if isinstance(refusal, MeasurementFailed):
-                        await runtime.incidents.record(refusal.charge, refusal.failure, refusal.statement)
+                except Refusal:
                     # The statement is refused: decisions that have not begun have looked at nothing.
                     await give_back(runtime.ledger, [waiting[later] for later in waiting if asked[later].course])
                     raise
@@ -327,36 +328,17 @@ async def _told(
         assert reader is not None
         if one.course is not None:
             return await _decide(runtime, reader, receipt, one, one.course, house)
-        scan = _measure(reader, receipt, one.plan, one.query)
-        noisy = await runtime.pacing.padded(scan, house.scans.delayed)
+        noisy = await scanned(runtime, house, measured(reader, receipt, one.plan, one.query))
         await filed(runtime.releases, receipt, one.plan, noisy)
         return Paid.at_once(receipt), Stored(noisy)
 
     async def measure(question: Question, domain: Cells) -> Exact:
         assert reader is not None
         scan = reader.measure(receipt, one.query_of(question), lambda rows: Exact(domain.fill(rows)))
-        return await runtime.pacing.padded(scan, house.scans.delayed)
+        return await scanned(runtime, house, scan)
 
     noisy = await told(runtime.releases, receipt, one.ways, measure)
     return Paid.at_once(receipt) if receipt.paid.amount else None, Stored(noisy, facts=one.ways.facts)
-
-
-async def _measure(reader: Reader, receipt: Receipt, each: Plan, query: Generated) -> Noisy:
-    """One look at the data, and noise on everything that it showed, at a fixed price."""
-    domain = each.cells
-    shares = [share for share in each.shares if share is not None]
-    if domain is not None:
-        exact = await reader.measure(receipt, query, lambda rows: Exact(domain.fill(rows)))
-        return release(exact.combine(each.weights), shares)
-    presence, counted = each.presence, query.presence
-    assert presence is not None and counted is not None
-    groups = await reader.measure(receipt, query, lambda rows: found(each.question, counted, rows))
-    statistics = groups.measures.combine(each.weights)
-    passed, noisy = release_found(statistics, groups.units, shares, presence.share, presence.threshold)
-    named = groups.named(passed)
-    # Sorted, so that the order in which PostgreSQL found them is not told.
-    order = sorted(range(len(named)), key=lambda at: [(text is None, text or "") for text in named[at]])
-    return Noisy(noisy.values[:, order], tuple(named[at] for at in order))
 
 
 async def _decide(
@@ -367,7 +349,7 @@ async def _decide(
     domain, planned = each.cells, each.staged
     assert domain is not None and planned is not None
     scan = reader.measure(receipt, one.query, lambda rows: Exact(domain.fill(rows)))
-    statistics = (await runtime.pacing.padded(scan, house.scans.delayed)).combine(each.weights)
+    statistics = (await scanned(runtime, house, scan)).combine(each.weights)
     staged, delta = Staged(statistics, planned.asked), each.conversion_delta
     scan_paid, fixed = credit(each), each.loss
     decision, receipt = await decide(runtime.ledger, receipt, course, staged, fixed, planned.most, delta, scan_paid)

@@ -105,7 +105,8 @@ class Relation:
     changes: Changes = Changes.ANY
     unit_path: UnitPath | None = None
     parents: tuple[int, ...] = ()  # the protected relations that foreign keys lead to: its rows are about their units
-    refused: str | None = None  # why no question about it is answered; what is declared must be corrected first
+    refused: str | None = None  # why no question about it is answered
+    remedy: str = "the administrator declares its unit: SELECT provenance.protect(...)"  # where it is refused
 
     @property
     def row_unit(self) -> bool:

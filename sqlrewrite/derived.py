@@ -172,7 +172,7 @@ def _table(node: exp.Expr, join: exp.Join | None, catalog: Catalog, resolve: Res
     if relation.refused is not None:
         raise NotAnswered(
             f'no question about "{shown}" is answered: {relation.refused}',
-            hint="the administrator declares its unit: SELECT provenance.protect(...)",
+            hint=relation.remedy,
             position=position(node),
         )
     return Table(relation, join, node)

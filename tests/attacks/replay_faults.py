@@ -25,6 +25,7 @@ import proxy.backend
 import proxy.bill
 import proxy.plan
 import proxy.rows
+import proxy.scan
 from mechanisms.account import Account
 from mechanisms.errors import Refusal
 from mechanisms.loss import Coin, Loss
@@ -140,7 +141,7 @@ def released_twice(stack: ExitStack) -> None:
 
         return twice
 
-    _patch(stack, proxy.answer, "_measure", wrap)
+    _patch(stack, proxy.answer, "measured", wrap)
 
 
 def half_the_price(stack: ExitStack) -> None:
@@ -274,12 +275,12 @@ def every_key_named(stack: ExitStack) -> None:
         return real(statistics, presence, shares, share, -(10**9), *source)
 
     stack.enter_context(mock.patch.object(mechanisms.release, "release_found", named))
-    stack.enter_context(mock.patch.object(proxy.answer, "release_found", named))
+    stack.enter_context(mock.patch.object(proxy.scan, "release_found", named))
 
 
 def keys_as_found(stack: ExitStack) -> None:
     """Named groups come in the order in which PostgreSQL found them."""
-    stack.enter_context(mock.patch.object(proxy.answer, "sorted", lambda listed, key=None: list(listed), create=True))
+    stack.enter_context(mock.patch.object(proxy.scan, "sorted", lambda listed, key=None: list(listed), create=True))
 
 
 def stale_facts(stack: ExitStack) -> None:

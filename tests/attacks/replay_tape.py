@@ -109,6 +109,7 @@ class Side:
     charged: dict[int, tuple[Coin, Decimal]] = field(default_factory=dict)  # what the database lost, by charge
     lost: list[tuple[str, Fraction]] = field(default_factory=list)  # what the difference really costs, of each release
     unclaimed: int = 0
+    found: list[tuple[str | None, ...]] | None = None  # the keys of an unknown domain that a question has
     lines: set[tuple[str, str, int]] = field(default_factory=set)  # of the product, as far as they are traced
 
     def begin(self, tape: Tape) -> None:
@@ -122,7 +123,6 @@ class Side:
 
 SIDE: ContextVar[Side | None] = ContextVar("side", default=None)
 CLAIM: ContextVar[Plan | Ways | None] = ContextVar("claim", default=None)
-FOUND: ContextVar[list[tuple[str | None, ...]] | None] = ContextVar("found", default=None)
 
 
 def plain(value: Any) -> Any:
@@ -268,7 +268,8 @@ def _release_found(real: Callable[..., tuple[Passed, Noisy]]) -> Callable[..., t
     def release_found(
         statistics: Exact, presence: Exact, shares: Sequence[Share], share: Share, threshold: int, *source: Any
     ) -> tuple[Passed, Noisy]:
-        keys = FOUND.get() or []
+        side = SIDE.get()
+        keys = side.found if side is not None and side.found is not None else []
         groups = {
             key: (column, units)
             for key, column, units in zip(keys, _opened(statistics).T, _opened(presence)[0].tolist(), strict=True)
@@ -292,7 +293,8 @@ def _release_found(real: Callable[..., tuple[Passed, Noisy]]) -> Callable[..., t
         side = SIDE.get()
         # What is released is a set of groups: in which order PostgreSQL found them must not be seen.
         way = 1 if side is None or side.records else -1
-        FOUND.set(named[::way])
+        if side is not None:
+            side.found = named[::way]
         return Passed(passed.indices[::way], values._RELEASE), Noisy(noisy.values[:, ::way].copy())
 
     return release_found
@@ -304,7 +306,9 @@ def _found(real: Callable[..., Any]) -> Callable[..., Any]:
     def found(*arguments: Any) -> Any:
         groups = real(*arguments)
         everything = np.arange(groups.units.shape[1], dtype=np.int64)
-        FOUND.set(_named(groups, Passed(everything, values._RELEASE)))
+        side = SIDE.get()  # one for all threads that work for it
+        if side is not None:
+            side.found = _named(groups, Passed(everything, values._RELEASE))
         return groups
 
     return found
@@ -315,8 +319,8 @@ _named = sqlrewrite.cells.Found.named
 
 def _frozen_named(groups: Any, passed: Passed) -> list[tuple[str | None, ...]]:
     """The keys that the release step let be named: those of the recording side."""
-    named = FOUND.get()
-    return list(named) if SIDE.get() is not None and named is not None else _named(groups, passed)
+    side = SIDE.get()
+    return list(side.found) if side is not None and side.found is not None else _named(groups, passed)
 
 
 def _draw_partial(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -596,7 +600,7 @@ def installed() -> Iterator[None]:
         everywhere(mechanisms.synopsis, "draw_partial", _draw_partial(mechanisms.synopsis.draw_partial))
         everywhere(sqlrewrite.cells, "found", _found(sqlrewrite.cells.found))
         within(sqlrewrite.cells.Found, "named", lambda real: _frozen_named)
-        for name in ("_measure", "_decide", "told"):
+        for name in ("measured", "_decide", "told"):
             within(proxy.answer, name, _claiming)
         within(proxy.answer, "decide", _decided)
         everywhere(provenance.snapshots, "as_of", lambda moments: "<time>" if list(moments) else None)

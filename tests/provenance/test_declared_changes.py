@@ -253,3 +253,30 @@ def test_the_catalog_says_what_is_declared(ready: str, pools: Callable[..., Any]
     patient, orders = catalog.by_name["public", "patient"], catalog.by_name["public", "orders"]
     assert (patient.changes, orders.changes) == (Changes.ANY, Changes.APPEND)
     assert [name for name, attribute in patient.attributes.items() if attribute.immutable] == ["sex"]
+
+
+def test_a_row_is_not_moved_to_another_partition_where_its_column_is_immutable(sandbox: Connection) -> None:
+    """PostgreSQL makes a DELETE and an INSERT of such an UPDATE, which fires no AFTER UPDATE trigger."""
+    sandbox.execute("CREATE TABLE visit (id int, region int NOT NULL, n int) PARTITION BY LIST (region)")
+    sandbox.execute("CREATE TABLE visit_1 PARTITION OF visit FOR VALUES IN (1)")
+    sandbox.execute("CREATE TABLE visit_2 PARTITION OF visit FOR VALUES IN (2)")
+    sandbox.execute("INSERT INTO visit VALUES (1, 1, 1)")
+    sandbox.execute("SELECT provenance.protect('visit')")
+    sandbox.execute("SELECT provenance.declare_attribute('visit', 'region', members => '{1,2}', immutable => true)")
+    sandbox.execute("SELECT provenance.set_changes('visit', 'any', enforce => true)")
+    assert "region" in refused(sandbox, "UPDATE visit SET region = 2")
+    assert "region" in refused(
+        sandbox, "MERGE INTO visit USING (VALUES (2)) AS s (r) ON true WHEN MATCHED THEN UPDATE SET region = s.r"
+    )
+    sandbox.execute("UPDATE visit SET n = 2")
+
+
+def test_all_columns_of_a_unit_are_enforced(sandbox: Connection) -> None:
+    sandbox.execute("CREATE TABLE person (clinic int, no int, PRIMARY KEY (clinic, no))")
+    sandbox.execute("CREATE TABLE stay (id int, clinic int, no int, FOREIGN KEY (clinic, no) REFERENCES person)")
+    sandbox.execute("INSERT INTO person VALUES (1, 1), (1, 2); INSERT INTO stay VALUES (1, 1, 1)")
+    sandbox.execute("SELECT provenance.protect('person')")
+    sandbox.execute("SELECT provenance.protect('stay', unit => '(clinic, no) -> person', max_rows => 10)")
+    sandbox.execute("SELECT provenance.set_changes('stay', 'any', enforce => true)")
+    assert "no" in refused(sandbox, "UPDATE stay SET no = 2")
+    sandbox.execute("UPDATE stay SET id = 2")

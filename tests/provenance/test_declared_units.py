@@ -240,7 +240,7 @@ def test_what_was_registered_before_goes_on_and_is_marked(ready: str, owner: Con
     owner.execute(CLINIC)
     owner.execute("SET session_replication_role = replica")
     owner.execute("INSERT INTO provenance.relation (name, unit_assumed) VALUES ('visit', true)")
-    owner.execute("SET session_replication_role = origin")
+    owner.execute("SET session_replication_role = origin; GRANT SELECT ON visit TO pgveil_reader")
     assert load(ready, pools).by_name["public", "visit"].refused is None
     owner.execute("UPDATE provenance.relation SET size_hint = 7 WHERE name = 'visit'")
     assert registered(owner, "visit") == (None, None, None, True)

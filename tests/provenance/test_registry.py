@@ -182,6 +182,9 @@ CHECKS = [
     ("ok OR (age >= 0 AND age <= 100)", False),
     ("age >= 0 AND age <= id", False),
     ("age + 1 >= 0 AND age <= 100", False),
+    ("age >= 0 AND age <= 99.6::integer", False),  # the cast makes another number of it
+    ("age >= 0 AND age <= 99.6::real", False),
+    ("age >= 0 AND age <= 99::bigint", True),
 ]
 
 

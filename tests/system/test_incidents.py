@@ -1,6 +1,7 @@
 """Failures of the protected database: the time limit is public, everything else that may depend on rows is an incident.
 
-Row security policies make a real PostgreSQL fail, or take long, on the rows of a table.
+Row security policies make a real PostgreSQL fail, or take long, on the rows of a table. Such tables are refused; the
+proxy here is one that asks about them all the same.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -20,6 +22,7 @@ SCHEMA = """
 CREATE TABLE visit (id int PRIMARY KEY, ward text NOT NULL, secret int NOT NULL);
 INSERT INTO visit SELECT i, 'north', i FROM generate_series(1, 300) i;
 """
+TRUSTING = (str(Path(__file__).with_name("trusting.py")),)
 TERMINATE = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 WHERE datname = current_database() AND wait_event = 'PgSleep' AND pid <> pg_backend_pid()"""
@@ -35,7 +38,8 @@ def clinic(postgres, shadow_server, tmp_path_factory) -> Iterator[Proxy]:  # typ
         conn.execute("SELECT provenance.protect('visit')")
         conn.execute("SELECT provenance.create_administrator('boss', 'boss')")
     log = tmp_path_factory.mktemp("clinic") / "proxy.log"
-    with running_proxy(dsn, shadow_server.admin_dsn, log, environment={"PGVEIL_QUESTION_SECONDS": "1"}) as proxy:
+    seconds = {"PGVEIL_QUESTION_SECONDS": "1"}
+    with running_proxy(dsn, shadow_server.admin_dsn, log, environment=seconds, program=TRUSTING) as proxy:
         yield proxy
 
 
@@ -114,6 +118,27 @@ def test_the_number_of_incidents_that_pause_is_the_administrators(
             with pytest.raises(psycopg.Error) as refused:
                 ask(session, 1)
             assert refused.value.sqlstate == state
+
+
+def test_an_incident_is_recorded_although_the_analyst_cancels(
+    clinic: Proxy, owner: psycopg.Connection[Any], shadow_server: Any, tmp_path: Path
+) -> None:
+    """The answer waits for its departure after the failure: a cancel in between changes nothing."""
+    name = new_analyst(clinic.upstream)
+    trap(owner, "100 / (secret - 7) IS NOT NULL")
+    slow = running_proxy(
+        *(clinic.upstream, shadow_server.admin_dsn, tmp_path / "slow.log"),
+        environment={"TRUSTING_DELAY": "4"},
+        program=TRUSTING,
+    )
+    with slow as proxy, proxy.connect(name) as session:
+        cancel = threading.Timer(2, session.cancel)
+        cancel.start()
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            ask(session, 20)
+        cancel.join(PATIENCE)
+    found = owner.execute("SELECT failure FROM provenance.incident WHERE analyst = %s", (name,)).fetchall()
+    assert found == [("22012",)]
 
 
 def test_the_time_limit_is_charged_and_is_no_incident(clinic: Proxy, owner: psycopg.Connection[Any]) -> None:
