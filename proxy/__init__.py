@@ -18,6 +18,7 @@ The route of one question, in the order of the files::
     conversation    the shadow parses and describes it, resolves its names, tells the session's ``veil.`` settings
                     (``asides``); COPY, DECLARE and EXECUTE are taken off and put on again (``wrapped``)
     rehearsal       what would keep its answer in a table is tried over nothing before it is paid for
+    trial           the statement around what is asked is run over numbers that are ``made_up``, and ``undone``
     wishes          those settings, checked
     plan            the questions in it, read and priced, without data; once for each text (``remembered``)
     decided         a HAVING in numbers, with the mechanism that will decide it

@@ -48,6 +48,7 @@ from proxy.runtime import House, Runtime
 from proxy.scan import measured, scanned
 from proxy.staging import Paid, decide, give_back, settle
 from proxy.standing import Begun
+from proxy.trial import Trial
 from proxy.view_updates import Ways
 from proxy.warm import remember
 from proxy.wishes import Wishes
@@ -83,8 +84,8 @@ class Asked:
 
 
 async def answer(runtime: Runtime, asker: Asker, text: str, reading: Reading, shadow: Conversation) -> Answered:
-    """Answer every question of a statement, or refuse it; the finishing statement is prepared on the shadow before
-    the till.
+    """Answer every question of a statement, or refuse it; the finishing statement is prepared and tried on the
+    shadow before the till.
     """
     wishes = Wishes.read(reading.settings)
     for attempt in range(_RETRIES):
@@ -95,10 +96,11 @@ async def answer(runtime: Runtime, asker: Asker, text: str, reading: Reading, sh
         await shadow.prepare(planned.sql, reading, arrays)
         if await skipped(text, planned.sql, reading, arrays, shadow):
             return Answered((NOTHING,) * arrays, ())
+        trial = Trial(planned, reading, wishes, shadow)
         try:
             async with runtime.turns.of(sameness(asker, each) for each in planned.plans if not each.free):
                 try:
-                    answered, free = await _answer(runtime, asker, house, planned, reading, wishes, text, {})
+                    answered, free = await _answer(runtime, asker, house, planned, reading, wishes, text, {}, trial)
                 except Unpaid as unpaid:
                     buyer = Buyer(runtime, asker, house, reading, wishes, shadow.enumerate)
                     bought = await _bought(buyer, planned, unpaid, text) if wishes.relax else {}
@@ -106,6 +108,7 @@ async def answer(runtime: Runtime, asker: Asker, text: str, reading: Reading, sh
                     answered, free = await _answer(
                         *(runtime, asker, house, planned, reading, wishes, text),
                         {same: (bought.get(same), stored) for same, stored in given.items()},
+                        trial,
                     )
             if free:
                 await remember(runtime, asker, house, planned, reading, shadow, wishes, text)
@@ -128,6 +131,7 @@ async def _answer(
     wishes: Wishes,
     text: str,
     given: Mapping[Sameness, tuple[Bought | None, Stored]],
+    trial: Trial,
 ) -> tuple[Answered, bool]:
     """The answer, and whether some of it was free and not stored; ``given`` stands for what cannot be paid."""
     known = [
@@ -153,6 +157,7 @@ async def _answer(
         half = (await runtime.ledger.room(asker.name)).half
         owed = {same: each.within(half) for same, each in owed.items()}
     if owed:
+        await trial.passed()
         async with runtime.turns.everywhere(owed):
             for same in [*owed]:  # another proxy may have been quicker
                 if (stored := await runtime.synopses.find(same)) is not None:

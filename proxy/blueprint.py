@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from proxy import help as guide
-from proxy import reports
+from proxy import reports, undone
 from proxy.veil_settings import SETTINGS
 
 
@@ -214,6 +214,7 @@ _VEIL = (
     *reports.ddl(),
     *guide.ddl(),
     *_noise_functions(),
+    *undone.ddl(),
 )
 
 # What PUBLIC may write that outlives its session: large objects, and records in the write-ahead log.

@@ -37,7 +37,7 @@ from sqlrewrite.wrapper import Carrier, Execution, Wrapper, inlined, prepared
 T = TypeVar("T")
 
 _OURS: Final = "__veil"
-_ASKED: Final = "__veil_question"
+ASKED: Final = "__veil_question"
 _REMEMBERED: Final = 1 << 16  # characters of statements, and of parameters, that a session remembers
 
 
@@ -150,8 +150,8 @@ class Conversation:
         It is parsed under a name of ours: what the client parsed may have been replaced since it was bound.
         """
         described = Answer()
-        self._parse(_ASKED, question.text, question.oids)
-        self._link.send(m.DESCRIBE, m.encode_describe(m.STATEMENT, _ASKED), described.take)
+        self._parse(ASKED, question.text, question.oids)
+        self._link.send(m.DESCRIBE, m.encode_describe(m.STATEMENT, ASKED), described.take)
         return described, self._run(asides.READ, [array_text([quoted(name) for name in names])])
 
     def _shape(
@@ -253,14 +253,14 @@ class Conversation:
         statement, oids = found[0][0] or "", tuple(map(int, (found[0][1] or "").split()))
         values: list[bytes | None] = []
         if oids or execution.arguments:
-            self._parse(_ASKED, "SELECT " + ", ".join(f"${i + 1}::pg_catalog.text" for i in range(len(oids))), oids)
-            start = f'EXECUTE "{_ASKED}"'
+            self._parse(ASKED, "SELECT " + ", ".join(f"${i + 1}::pg_catalog.text" for i in range(len(oids))), oids)
+            start = f'EXECUTE "{ASKED}"'
             answer = self._run(start + execution.arguments, [])
             try:
                 await self.settle()
             except ShadowError as error:
                 frame = moved(error.frame, execution.start - len(start))
-                raise ShadowError(renamed(frame, _ASKED.encode(), execution.name.encode(self.codec))) from None
+                raise ShadowError(renamed(frame, ASKED.encode(), execution.name.encode(self.codec))) from None
             values = answer.rows()[0]
         return Portal(Prepared(prepared(statement) or statement, oids), tuple(values), (), portal.result_formats)
 
@@ -289,7 +289,7 @@ class Conversation:
             oids = (*reading.parameter_oids, *(0 for _ in nothing))
             self._run(wrapper.around(sql), [*(each.text for each in reading.parameters), *nothing], (), oids)
             self._run(f"CLOSE {wrapper.cursor}", [])
-            self._parse(_ASKED, wrapper.around(sql), oids)
+            self._parse(ASKED, wrapper.around(sql), oids)
         try:
             await self.settle()
         except ShadowError as error:
@@ -298,12 +298,12 @@ class Conversation:
     async def _parse_finishing(self, sql: str, reading: Reading, arrays: int) -> None:
         asked = tuple((column.name, column.type_oid) for column in reading.columns)
         key = (sql, asked, reading.parameter_oids, arrays, reading.circumstances)
-        self._parse(_ASKED, sql, (*reading.parameter_oids, *(0 for _ in range(arrays))))
+        self._parse(ASKED, sql, (*reading.parameter_oids, *(0 for _ in range(arrays))))
         if reading.circumstances is not None and self._finishing.get(key):
             return
         described = Answer()
         try:
-            await self._link.ask(m.DESCRIBE, m.encode_describe(m.STATEMENT, _ASKED) + FLUSH, described.take)
+            await self._link.ask(m.DESCRIBE, m.encode_describe(m.STATEMENT, ASKED) + FLUSH, described.take)
         except ShadowError as error:
             raise ShadowError(error_fields(not_finished(error))) from None
         columns, _ = _described(described)
@@ -328,7 +328,7 @@ class Conversation:
         """
         wrapper = portal.question.wrapper
         if wrapper is not None and wrapper.carrier is Carrier.COPY:
-            self._parse(_ASKED, wrapper.around(inlined(self._prepared, arrays)))
+            self._parse(ASKED, wrapper.around(inlined(self._prepared, arrays)))
             self._bind(name, (), (), portal.result_formats, told)
             return
         values, formats = portal.values, portal.formats
@@ -339,7 +339,7 @@ class Conversation:
         """What turned out to be no question: let PostgreSQL bind it as it was asked to."""
         question = portal.question
         text = question.text if question.wrapper is None else question.wrapper.around(question.text)
-        self._parse(_ASKED, text, question.oids)
+        self._parse(ASKED, text, question.oids)
         self._bind(name, portal.formats, portal.values, portal.result_formats)
 
     def _bind(
@@ -352,8 +352,8 @@ class Conversation:
     ) -> None:
         # A notice goes where the answer to this Close would: one write with the rows, not one more.
         self._link.send(m.CLOSE, m.encode_close(m.PORTAL, portal), lambda kind, frame: told)
-        self._link.send(m.BIND, m.encode_bind(portal, _ASKED, formats, values, result_formats), drop)
-        self._link.send(m.CLOSE, m.encode_close(m.STATEMENT, _ASKED), drop)
+        self._link.send(m.BIND, m.encode_bind(portal, ASKED, formats, values, result_formats), drop)
+        self._link.send(m.CLOSE, m.encode_close(m.STATEMENT, ASKED), drop)
 
     def hold(self, portal: str, statement: str) -> None:
         """Bind an empty statement in place of a question, so that BindComplete comes in its turn and nothing runs."""
@@ -365,9 +365,9 @@ class Conversation:
     def describe(self, name: str, portal: Portal, sink: Sink) -> None:
         """Describe a question that is bound and not yet executed; an error if its transaction has ended meanwhile."""
         self._link.send(m.DESCRIBE, m.encode_describe(m.PORTAL, name), drop)
-        self._parse(_ASKED, portal.question.text, portal.question.oids)
-        self._link.send(m.DESCRIBE, m.encode_describe(m.STATEMENT, _ASKED), sink)
-        self._link.send(m.CLOSE, m.encode_close(m.STATEMENT, _ASKED), drop)
+        self._parse(ASKED, portal.question.text, portal.question.oids)
+        self._link.send(m.DESCRIBE, m.encode_describe(m.STATEMENT, ASKED), sink)
+        self._link.send(m.CLOSE, m.encode_close(m.STATEMENT, ASKED), drop)
 
     def settling(self) -> asyncio.Future[None]:
         """Ends when PostgreSQL has answered all that was sent before."""

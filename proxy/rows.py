@@ -104,7 +104,7 @@ def _holds(condition: Condition[Atom], each: Plan, groups: Groups) -> NDArray[np
             return reduce(np.logical_or, (_holds(part, each, groups) for part in parts))
 
 
-def _masks(each: Plan, part: Released, call: tuple[int, ...], sets: NDArray[np.int64]) -> list[str]:
+def masks_of(each: Plan, part: Released, call: tuple[int, ...], sets: NDArray[np.int64]) -> list[str]:
     """GROUPING(keys): a bit for each key that the row's grouping set leaves out, the first key highest."""
     masks = [
         sum((part.places[key] not in keys) << place for place, key in enumerate(reversed(call)))
@@ -126,7 +126,7 @@ def columns_of(
     columns, chosen = each.question.columns, () if frame is not None else kept.tolist()
     keys = frame.keys if frame is not None else [[key_text(column[at]) for at in chosen] for column in groups.keys]
     values = [column_texts(each.question, column, groups.noisy, kept, clip) for column in columns]
-    masks = [_masks(each, part, call, groups.sets[kept]) for call in part.groupings]
+    masks = [masks_of(each, part, call, groups.sets[kept]) for call in part.groupings]
     if not part.bounds:
         return [*keys, *values, *masks]
     told = Told(each.question, groups.noisy, None if each.free else each.shares, kept, confidence, clip)
