@@ -8,6 +8,8 @@ CREATE TABLE provenance.relation_structure (
     structure   jsonb NOT NULL
 );
 COMMENT ON TABLE provenance.relation_structure IS 'The table behind each protected relation as it was when the catalog was last read: its oid, its columns with their numbers and types, its storage, its triggers.';
+COMMENT ON COLUMN provenance.relation_structure.relation_id IS 'The relation, see provenance.relation.';
+COMMENT ON COLUMN provenance.relation_structure.structure IS 'oid, columns (number and type by name), storage (file numbers by table, partitions included) and triggers of set_changes.';
 REVOKE ALL ON provenance.relation_structure FROM PUBLIC;
 
 CREATE FUNCTION provenance.note_structure(relation_id bigint, structure jsonb) RETURNS boolean

@@ -332,7 +332,9 @@ FAULTS = (
            ("SELECT kind FROM stay GROUP BY kind HAVING count(*) > 12",), "overspent", victim={"kind": "a"}),
     _fault("a refusal after the charge", refused_if_few, ("SELECT count(*) FROM stay WHERE id >= 100",), "client"),
     _fault("groups from the data", groups_from_data, WARDS, "client", victim={"ward": "attic"}),
-    _fault("an order from the data", order_from_data, WARDS, "client", victim={"ward": "south"}),
+    # Numbers below zero are shown, or else three zeros in any order would often be the same three zeros.
+    _fault("an order from the data", order_from_data, ("SET veil.raw = 'on'", *WARDS), "client",
+           victim={"ward": "south"}),
     _fault("an exact number in a notice", exact_in_notice, ("SELECT count(*) FROM stay",), "client"),
     _fault("a branch that depends on the data", branch_from_data, COUNTS, "lines", traced=True),
     _fault("SQL that depends on the data", sql_from_data, COUNTS, "inside"),
