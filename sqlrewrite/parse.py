@@ -31,6 +31,7 @@ MAX_CALLS = 10
 MAX_BARE_JOINS = 6
 MAX_WORDS = 1000  # and it reads some forty words in a millisecond
 MAX_CONNECTIVES = 400
+MAX_LEVELS = 100  # of a tree: operators, casts and CASE inside each other, AND and OR apart
 MAX_NAME_BYTES = 63  # NAMEDATALEN - 1: PostgreSQL cuts longer names, and a cut name is another name
 
 # A statement that sqlglot does not know is logged as a warning with its text; the analyst's text stays out of logs.
@@ -183,6 +184,10 @@ def placed(shift: int, start: int) -> Iterator[None]:
     except Refusal as refusal:
         refusal.position = max(1, refusal.position + shift) if refusal.position is not None else start + 1
         raise
+    except RecursionError:
+        raise TooComplex(
+            "the statement is nested too deeply to be read", hint="simplify the expressions", position=start + 1
+        ) from None
 
 
 def _read(text: str) -> exp.Select:
@@ -205,7 +210,26 @@ def _read(text: str) -> exp.Select:
         raise SyntaxNotRead("the statement could not be read") from None
     if len(roots) != 1 or not isinstance(roots[0], exp.Select):
         raise SyntaxNotRead("this is not one expression", hint="write it more plainly")
+    _check_levels(roots[0])
     return roots[0]
+
+
+def _check_levels(root: exp.Expr) -> None:
+    """Everything that reads a tree calls itself for each level, and some of it takes the cube of the levels.
+
+    A chain of AND or OR is read as one list, so it is one level.
+    """
+    pending = [(root, 0)]
+    while pending:
+        node, level = pending.pop()
+        if level > MAX_LEVELS:
+            raise TooComplex(
+                f"an expression may have at most {MAX_LEVELS} operators, casts or CASE inside each other",
+                hint="shorten the chain: x + 3 for x + 1 + 1 + 1, IN for a list, WHEN for a CASE inside ELSE",
+                position=position(node),
+            )
+        same = isinstance(node, exp.Connector) and type(node.parent) is type(node)
+        pending += [(part, level if same else level + 1) for part in node.iter_expressions()]
 
 
 def _plain_signs(tokens: tuple[Token, ...]) -> None:
