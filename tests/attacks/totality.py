@@ -69,6 +69,7 @@ PATTERNS = (
         "%" + "a" * 98 + "b",
     ),
     *("%a" * 8, "%a" * 9, "%_" * 40, "%a_" * 33 + "b", "a" * 3000, "%9" * 1500, "%_9" * 1000, "_" * 15000, "%" * 3000),
+    *("%" + "\U0001d54f" * 80 + "c%", "%" + "a" * 96 + "c", "%" + "_a" * 48 + "c%", "\U0001d54f" * 99),
 )
 WHOLE = ("0", "1", "-1", "7", "400000", "1277500", "2147483647", "-2147483648", "99999999999", "1e400", "9" * 100)
 NUMERIC_COLUMNS = ("cost", "wide", "whole", "rate", "fine", "small", "n", "big", "low", "beds")
@@ -152,6 +153,10 @@ SIZED = (
     "SELECT sum(CASE " + " ".join(f"WHEN wide * {i} > {i} THEN {i}" for i in range(1, 60)) + " END) FROM stay",
     "SELECT " + ", ".join(f"sum(rate * {i})" for i in range(1, 40)) + " FROM stay",
     "SELECT count(*) FROM stay WHERE " + "(" * 9 + "wide" + " * 1.5)::int" * 9 + " > 1",
+    "SELECT count(*) FROM stay WHERE " + " OR ".join(f"note LIKE '%{'a' * 80}{i}%'" for i in range(7)),
+    "SELECT count(*) FROM stay WHERE note ILIKE '%" + "\U0001d54f" * 80 + "c%' OR kind ILIKE '%" + "é" * 80 + "c%'",
+    "SELECT count(*) FROM stay WHERE n" + "+1" * 300 + " = 3",
+    "SELECT sum(n" + "::bigint::int" * 200 + ") FROM stay",
 )
 
 
