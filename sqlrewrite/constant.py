@@ -34,6 +34,15 @@ TIMES = ("date", "timestamp without time zone", "timestamp with time zone")
 PARTIAL = ("bit", "bit varying", "box", "circle", "line", "lseg", "path", "point", "polygon")
 """Types whose comparison can raise: of bits of different lengths, of areas that leave the range of floats."""
 
+NAMED = (
+    *("regclass", "regcollation", "regconfig", "regdatabase", "regdictionary", "regnamespace", "regoper"),
+    *("regoperator", "regproc", "regprocedure", "regrole", "regtype", "aclitem"),
+)
+"""Types whose text names objects of the server: a constant would tell whether such an object exists."""
+
+INCOMPARABLE = ("json", "jsonpath", "pg_node_tree", "refcursor", "txid_snapshot", "pg_snapshot", "xid", "xml")
+"""Types without an operator for equality, or for order."""
+
 CASTS = {
     exp.DType.SMALLINT: "smallint",
     exp.DType.INT: "integer",
@@ -139,6 +148,12 @@ def _moment(node: exp.Expr, parameters: Sequence[Literal] | None) -> Literal | N
 def checked(literal: Literal, node: exp.Expr) -> Literal:
     """A moment or a span that means the same in every session, or a refusal."""
     type_name, text = base_type(literal.type_name), literal.text
+    if type_name in NAMED:
+        raise NotAnswered(
+            f"constants of the type {type_name} are not answered: they would tell which objects the server has",
+            hint="compare another column",
+            position=position(node),
+        )
     if text is None or (type_name not in TIMES and type_name != INTERVAL):
         return literal
     if type_name == INTERVAL:
@@ -269,7 +284,7 @@ def fit(literal: Literal, type_name: str, node: exp.Expr) -> Literal:
     column = base_type(type_name)
     typed = Literal(literal.text, column) if literal.type_name == UNKNOWN else literal
     asked = base_type(typed.type_name)
-    if column in PARTIAL:
+    if column in (*PARTIAL, *INCOMPARABLE):
         raise _mismatch(node, column, asked)
     checked(typed, node)
     if column in FLOATS and asked in NUMBERS:

@@ -38,6 +38,7 @@ from sqlrewrite.question import (
     Call,
     Case,
     Cast,
+    ColumnRef,
     Expression,
     Literal,
     Not,
@@ -92,7 +93,7 @@ class Reader:
 def expression(node: exp.Expr, reader: Reader) -> Expression:
     """The row expression that a tree means."""
     found = _expression(node, reader)
-    if not isinstance(found, Literal):  # a constant has its size by what it is compared with
+    if not isinstance(found, Literal | ColumnRef):  # they have their size by what they are compared with or read for
         sized(node, reader, lambda rendering: rendering.term(found, Use.KEY))
     return found
 

@@ -19,7 +19,8 @@ from fractions import Fraction
 
 from sqlrewrite.bounded import Range, kept, of_type
 from sqlrewrite.catalog import Attribute
-from sqlrewrite.constant import FLOATS, INTEGERS, NUMBERS, TEXTS, TIMES, base_type
+from sqlrewrite.constant import FLOATS, INTEGERS, NAMED, NUMBERS, TEXTS, TIMES, base_type
+from sqlrewrite.errors import NotAnswered
 from sqlrewrite.limits import (
     DOMAIN_LENGTH,
     KEY_DIGITS,
@@ -62,6 +63,11 @@ def column(name: str, type_name: str, attribute: Attribute | None, use: Use, bin
     if base in CALENDAR and use is Use.VALUE:
         low, high = (bind(end, base) for end in CALENDAR[base])
         return Term(f"(CASE WHEN ({name} >= {low}) AND ({name} <= {high}) THEN {name} END)", Form.OTHER, 5)
+    if base in NAMED and use is not Use.COMPARISON:
+        raise NotAnswered(
+            f"values of the type {base} are names of this server's objects and are not answered",
+            hint="group by another column",
+        )
     if base in FIXED or base in NUMBERS:
         return Term(name, form_of(base), 1, of_type(type_name), 100)
     return Term(_small(name, OTHER_BYTES, bind), Form.OTHER, 5 + OTHER_BYTES // 16, None, 10 * OTHER_BYTES)

@@ -15,6 +15,7 @@ from sqlrewrite.allow import SHAPE, construct, refused
 from sqlrewrite.constant import (
     CASTS,
     FLOATS,
+    INCOMPARABLE,
     INTEGERS,
     NUMBERS,
     PARTIAL,
@@ -186,7 +187,7 @@ def _comparable(left: Expression, right: Expression, node: exp.Expr) -> None:
     for family in ((*INTEGERS, "numeric"), (*INTEGERS, *FLOATS), TEXTS, TIMES):
         if first in family and second in family:
             return
-    if first != second or first in PARTIAL or first == "interval" or first.endswith("[]"):
+    if first != second or first in (*PARTIAL, *INCOMPARABLE) or first == "interval" or first.endswith("[]"):
         raise NotAnswered(
             f"values of types {first} and {second} are not compared",
             hint="compare columns of the same type",
