@@ -28,7 +28,7 @@ from sqlrewrite.constant import FLOATS, INTEGERS, NUMBERS, TEXTS, TIMES, base_ty
 from sqlrewrite.errors import NotAnswered, OutOfRange
 from sqlrewrite.functions import chosen, function_of, of_one_collation, pattern_cost
 from sqlrewrite.guarded import Use
-from sqlrewrite.limits import CONSTANT_LENGTH, MEMBER_COST, TEXT_LENGTH
+from sqlrewrite.limits import CONSTANT_LENGTH, EQUAL_BYTES, MEMBER_COST, TEXT_LENGTH
 from sqlrewrite.question import (
     AllOf,
     Always,
@@ -61,8 +61,6 @@ from sqlrewrite.term import (
     years,
 )
 
-TEXT_BYTES = 4 * CONSTANT_LENGTH
-"""No constant is longer in UTF-8: a longer text is equal to none."""
 _HASHED_MEMBERS = 9  # from so many on PostgreSQL hashes a list, and what is looked up in it
 _WHOLE = re.compile(r" *[+-]?[0-9]+ *")
 _NO_NUMBER = re.compile(r" *[+-]?(?:nan|inf|infinity) *", re.IGNORECASE)
@@ -201,9 +199,8 @@ class Rendering:
             if base_type(left.type_name) in TEXTS and guarded.text_length(left.type_name, attribute)[1]:
                 value = self.term(right)
                 sql = f"({self.name(left)} {op.value} {value.sql})"
-                bytewise = attribute is not None and attribute.bytewise  # then lengths are compared first
-                sql = sql if bytewise else self._short(left, sql, op is Comparison.NE)
-                return Term(sql, Form.OTHER, 10 + value.length // 8)
+                sql = sql if self._lengths_first(left) else self._short(left, sql, op is Comparison.NE)
+                return Term(sql, Form.OTHER, 10 + value.length // 8 + guarded.padding(left.type_name))
         first, second = self.comparable(left, right)
         longest = max(first.length, second.length) // 8 if base_type(left.type_name) in TEXTS else 0
         return Term(f"({first.sql} {op.value} {second.sql})", Form.OTHER, first.cost + second.cost + 5 + longest)
@@ -216,18 +213,25 @@ class Rendering:
         if isinstance(column, ColumnRef) and text and guarded.text_length(column.type_name, self.attribute(column))[1]:
             values = [self.term(value) for value in part.values]
             sql = f"({self.name(column)} IN ({', '.join(value.sql for value in values)}))"
-            attribute = self.attribute(column)
-            if len(values) >= _HASHED_MEMBERS or attribute is None or not attribute.bytewise:
+            hashed = len(values) >= _HASHED_MEMBERS
+            if hashed or not self._lengths_first(column):
                 sql = self._short(column, sql, False)
-            return Term(sql, Form.OTHER, cost + 5 + sum(value.length // 16 for value in values))
+            cost += guarded.padding(column.type_name) * (2 if hashed else len(values))
+            cost += sum(value.length // 16 for value in values)
+            return Term(sql, Form.OTHER, cost + 5)
         term = self.term(column, Use.COMPARISON)
         members = [self._beside(value, term) for value in part.values]
         cost += term.cost + sum(member.length // 16 for member in members)
         return Term(f"({term.sql} IN ({', '.join(member.sql for member in members)}))", Form.OTHER, cost)
 
+    def _lengths_first(self, column: ColumnRef) -> bool:
+        """Whether texts of different lengths are told apart without being read; a bpchar is read as a whole."""
+        attribute = self.attribute(column)
+        return attribute is not None and attribute.bytewise and base_type(column.type_name) != "bpchar"
+
     def _short(self, column: ColumnRef, sql: str, otherwise: bool) -> str:
         """A comparison with constants, which a text that is longer than all of them need not be read for."""
-        most = self.bind(str(TEXT_BYTES), "int4")
+        most = self.bind(str(EQUAL_BYTES), "int4")
         longer = f"(pg_catalog.octet_length({self.name(column)}) > {most})"
         return f"(CASE WHEN {longer} THEN {str(otherwise).lower()} ELSE {sql} END)"
 

@@ -19,10 +19,11 @@ INSERT INTO place SELECT 'p' || i, 'r' || i % 5 FROM generate_series(1, 50) i;
 CREATE TABLE entry (
     id bigint PRIMARY KEY, v int NOT NULL, w int NOT NULL, x numeric(12, 2) NOT NULL, d double precision NOT NULL,
     note text NOT NULL, big text NOT NULL, wide1 text, wide2 text, wide3 text, day date NOT NULL, at timestamp NOT NULL,
-    grp text NOT NULL, place text NOT NULL, ok boolean NOT NULL);
+    grp text NOT NULL, place text NOT NULL, ok boolean NOT NULL, padded bpchar, broad text, bits varbit);
 INSERT INTO entry
 SELECT i, i % 100, i % 7, (i % 1000) / 7.0, i / 3.0, 'note ' || i, 'b', NULL, NULL, NULL, date '2024-01-01' + i % 365,
-       timestamp '2024-01-01' + i * interval '1 hour', 'g' || i % 20, 'p' || 1 + i % 50, i % 2 = 0
+       timestamp '2024-01-01' + i * interval '1 hour', 'g' || i % 20, 'p' || 1 + i % 50, i % 2 = 0,
+       'b', 'b', '1'
 FROM generate_series(1, 3000) i;
 CREATE TABLE visit (id bigint PRIMARY KEY, person int NOT NULL, v int NOT NULL, note text NOT NULL, day date NOT NULL,
                     grp text NOT NULL);
@@ -39,7 +40,8 @@ INSERT INTO sale SELECT i, 1 + i % 1000, i % 500, 'p' || 1 + i % 60, 'note ' || 
 THE_UNIT = """
 INSERT INTO entry
 SELECT -1, 99, 6, 9999999999.99, 1e15, repeat('ab', 1000), big, left(big, 8000), left(big, 9000), left(big, 10000),
-       date '2024-12-30', timestamp '2024-12-30 23:59:59.999999', 'g0', 'p1', true
+       date '2024-12-30', timestamp '2024-12-30 23:59:59.999999', 'g0', 'p1', true,
+       repeat('x', 1000000), repeat(chr(119887), 256), repeat('1', 150000)::varbit
 FROM (SELECT string_agg(md5(i::text), '') AS big FROM generate_series(1, 32768) i) b;
 INSERT INTO visit SELECT -i, -1, i % 100, repeat('ab', 300), date '2024-01-01' + i % 365, 'g' || i % 20
 FROM generate_series(1, 400) i;
@@ -96,6 +98,9 @@ def _ladder(arms: int) -> str:
 _MANY = ", ".join(f"sum(v) FILTER (WHERE w = {i % 7} AND v > {i})" for i in range(30))
 _LISTED = ", ".join(f"'{'ab' * 250}{i}'" for i in range(20))
 
+_PADDED = ", ".join(f"count(*) FILTER (WHERE padded <> 'a{i}')" for i in range(5))
+_BROAD = chr(119887)
+
 FAMILIES = (
     Family("plain count", "row", "SELECT count(*) FROM entry"),
     Family("equality on the unit", "row", "SELECT count(*) FROM entry WHERE id = -1"),
@@ -103,6 +108,10 @@ FAMILIES = (
     Family("LIKE with a long pattern", "row", f"SELECT count(*) FROM entry WHERE note LIKE '%{'ab' * 40}%c'"),
     Family("LIKE over a megabyte", "row", "SELECT count(*) FROM entry WHERE big LIKE '%0%0%0%zz%'"),
     Family("ILIKE over a megabyte", "row", "SELECT count(*) FROM entry WHERE big ILIKE '%ZZ%'"),
+    Family("LIKE with four-byte characters", "row", f"SELECT count(*) FROM entry WHERE broad LIKE '%{_BROAD * 5}c%'"),
+    Family("LIKE, long, of four bytes", "row", f"SELECT count(*) FROM entry WHERE broad LIKE '%{_BROAD * 80}c%'"),
+    Family("bpchar of a megabyte", "row", f"SELECT {_PADDED} FROM entry"),
+    Family("open keys of a compressed value", "row", "SELECT bits, count(*) FROM entry GROUP BY bits"),
     Family("upper of a megabyte", "row", "SELECT count(*) FROM entry WHERE upper(big) = 'B'"),
     Family("length of a megabyte", "row", "SELECT count(*) FROM entry WHERE length(big) > 5"),
     Family("wide rows", "row", "SELECT count(*) FROM entry WHERE wide1 > 'z' OR wide2 > 'z' OR wide3 > 'z'"),
