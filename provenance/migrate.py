@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 LOCK = 0x7067_7665_696C  # "pgveil"
 ADMIN_ROLE = "pgveil_admin"
 READER_ROLE = "pgveil_reader"
+OLDEST_SERVER = 140_000
 
 _BOOTSTRAP = """
 CREATE SCHEMA IF NOT EXISTS provenance;
@@ -54,6 +55,7 @@ def role_password(secret: bytes, role: str) -> str:
 def migrate(dsn: str) -> list[str]:
     """Apply what is missing and return its names; an edited file or a newer database is an error."""
     with psycopg.connect(dsn, autocommit=True, application_name="pgveil migrate") as conn:
+        _check_version(conn)
         conn.execute("SET client_min_messages = warning")
         conn.execute("SELECT pg_advisory_lock(%s)", (LOCK,))  # given back when the connection closes
         conn.execute(_BOOTSTRAP)
@@ -66,6 +68,7 @@ def migrate(dsn: str) -> list[str]:
 def admit_reader(dsn: str) -> None:
     """Prepare a protected database whose ledger lives elsewhere: the role that reads, and the right to be it."""
     with psycopg.connect(dsn, autocommit=True, application_name="pgveil migrate") as conn:
+        _check_version(conn)
         conn.execute("SELECT pg_advisory_lock(%s)", (LOCK,))
         role = sql.Identifier(READER_ROLE)
         try:
@@ -81,6 +84,13 @@ def admit_reader(dsn: str) -> None:
                 f"the protected database needs the role {READER_ROLE}, which {conn.info.user} may not create or be:"
                 f" as a superuser there, CREATE ROLE {READER_ROLE}; GRANT {READER_ROLE} TO {conn.info.user}"
             ) from None
+
+
+def _check_version(conn: psycopg.Connection) -> None:
+    """Refuse a server that lacks what generated SQL relies on (``pg_column_compression``)."""
+    if conn.info.server_version < OLDEST_SERVER:
+        found = conn.info.parameter_status("server_version")
+        raise MigrationError(f"pgveil needs PostgreSQL {OLDEST_SERVER // 10_000} or later, and this server is {found}")
 
 
 def _apply(conn: psycopg.Connection, files: dict[str, str]) -> list[str]:

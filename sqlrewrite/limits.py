@@ -48,6 +48,9 @@ UNIT_BYTES: Final = 1000
 TEXT_LENGTH: Final = 256
 """Of a longer text only so many characters count, in comparisons, patterns, functions and keys ..."""
 
+DOMAIN_LENGTH: Final = 64
+"""... and where a domain is declared, so many, or one more than its longest member has."""
+
 CONSTANT_LENGTH: Final = 1000
 """Of a text constant, in characters."""
 
@@ -58,9 +61,6 @@ has no function that reads only its beginning."""
 EQUAL_BYTES: Final = 4 * CONSTANT_LENGTH
 """A text or ``bpchar`` that takes more differs from every constant (a ``bpchar`` even if the rest of it is blanks;
 a ``character(n)`` that could be so long is refused)."""
-
-DOMAIN_LENGTH: Final = 64
-"""... and where a domain is declared, so many, or one more than its longest member has."""
 
 PATTERN_LENGTH: Final = 100
 PATTERN_WILDCARDS: Final = 8

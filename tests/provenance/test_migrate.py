@@ -116,3 +116,10 @@ def test_charges_from_before_stages_stay_as_they_were(empty: str, monkeypatch: p
         conn.execute("SET ROLE pgveil_admin")
         assert conn.execute("SELECT count(*) FROM provenance.history").fetchone() == (4,)
         assert conn.execute("SELECT count(*) FROM provenance.charge_loss").fetchone() == (0,)
+
+
+def test_a_server_that_is_too_old_is_refused(empty: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "OLDEST_SERVER", 990_000)
+    for prepare in (module.migrate, module.admit_reader):
+        with pytest.raises(MigrationError, match="needs PostgreSQL 99 or later"):
+            prepare(empty)
