@@ -6,7 +6,7 @@
     │   └── CapReached        54000   (mechanisms.decision)
     ├── sqlrewrite.errors     42601 42P01 42703 0A000 42501 25006 22003 54001
     ├── provenance.errors     53400 28000 40001 55000 58000
-    └── proxy.errors          08P01 0A000 28000 28P01 3D000 53300 57014 57P01 58000 XX000
+    └── proxy.errors          08P01 0A000 22P02 28000 28P01 3D000 53300 57014 57P01 58000 XX000
 
 The SQLSTATE is on the class, the sentence in the message, the numbers in the detail, and what to write
 instead in the hint. One place (``proxy.errors``) turns a refusal into bytes.

@@ -32,7 +32,13 @@ from psycopg_pool import AsyncConnectionPool
 from provenance.constraints import FACTS
 from provenance.errors import StaleCatalog
 from provenance.model import Receipt
-from proxy.errors import DeadlineExceeded, MeasurementFailed, ProtectedDatabaseFailed, ProtectedDatabaseUnusable
+from proxy.errors import (
+    ConstantNotRead,
+    DeadlineExceeded,
+    MeasurementFailed,
+    ProtectedDatabaseFailed,
+    ProtectedDatabaseUnusable,
+)
 from sqlrewrite.catalog import Relation
 from sqlrewrite.generate import Generated
 from sqlrewrite.term import quoted
@@ -45,6 +51,8 @@ _PIECE: Final = 200
 """Rows that are read in one go: some tenths of a millisecond, in which no other session is served."""
 _SHUTDOWN: Final = frozenset(("57P01", "57P02", "57P03", "57P05", "25P03"))
 _TIMEOUT: Final = "57014"
+_NOT_READ: Final = ("22", "23")
+"""Classes of errors that only constants can have before a row is read: not of the type, not in the domain."""
 
 T = TypeVar("T")
 Take: TypeAlias = Callable[[Sequence[TupleRow]], T]
@@ -150,6 +158,7 @@ async def _open(
         log.error("a question cannot run on the protected database [%s]", getattr(failure, "sqlstate", None))
         if conn.closed:
             raise ProtectedDatabaseUnusable from None
+        unread = (getattr(failure, "sqlstate", None) or "")[:2] in _NOT_READ
     # A name that is not there any more is a fact that has changed; anything else is not the analyst's fault.
     try:
         await conn.rollback()
@@ -158,6 +167,8 @@ async def _open(
         raise ProtectedDatabaseUnusable from None
     if found != expected:
         raise _changed()
+    if unread:
+        raise ConstantNotRead
     raise ProtectedDatabaseUnusable
 
 

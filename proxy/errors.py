@@ -12,6 +12,7 @@ Refusal (mechanisms.errors)
 ├── AdminShutdown            57P01
 ├── DatabaseUnreachable      58000   provenance or shadow do not answer: nothing was read, nothing was charged
 ├── ProtectedDatabaseUnusable 58000  it cannot be reached, or the question cannot run there: nothing was charged
+├── ConstantNotRead          22P02   a constant is no value of the type that it is compared with: nothing was charged
 ├── ProtectedDatabaseFailed  58000   fixed text: nothing of the database's own message passes
 │   └── MeasurementFailed    58000   the same to the analyst; recorded as a security incident
 ├── DeadlineExceeded         57014   the time limit of every question; charged
@@ -140,6 +141,22 @@ class ProtectedDatabaseUnusable(Refusal):
             "the protected database could not answer",
             detail="Nothing was charged.",
             hint="Ask again later; if it lasts, tell the administrator.",
+        )
+
+
+class ConstantNotRead(Refusal):
+    """The protected database does not take a constant or parameter of the question for a value of its type.
+
+    *Guarantee*: it is read there before the charge and before any row is, so that this depends on the text only.
+    """
+
+    sqlstate = "22P02"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a constant or parameter is not a value of the type that it is used as",
+            detail="Nothing was charged.",
+            hint="Compare a column with a value of its own type, within what its domain allows.",
         )
 
 
