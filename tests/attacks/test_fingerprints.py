@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import re
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -84,6 +85,17 @@ def test_one_fingerprint_is_one_question_two_thousand_times(server: Server) -> N
     assert pairs > 500 and wrong == []
 
 
+@pytest.fixture
+def nothing_remembered() -> Iterator[None]:
+    """Spellings that a mutant wrote are not there for other tests, nor those of others for a mutant."""
+    for remembered in (normal._known_bound, normal._known_spelling):
+        remembered.cache_clear()
+    yield
+    for remembered in (normal._known_bound, normal._known_spelling):
+        remembered.cache_clear()
+
+
+@pytest.mark.usefixtures("nothing_remembered")
 @pytest.mark.parametrize("part", ["filter", "outer", "operator"])
 def test_a_fingerprint_that_leaves_something_out_is_seen(
     server: Server, monkeypatch: pytest.MonkeyPatch, part: str
