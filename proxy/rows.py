@@ -176,11 +176,11 @@ class Rendered:
     def bill(self, paid: Paid | None, remaining: Remaining, text: str) -> tuple[str, str]:
         """The bill of the answer: a sentence, and JSON."""
         facts = {} if self.stored is None else self.stored.facts
-        if paid is not None or self.plan.question.having is not None or set(facts) != {"ways"}:
+        if paid is not None or self.plan.question.having is not None or set(facts) - {"as_of"} != {"ways"}:
             entry = bill(self.plan, self.groups, self.kept, paid, facts, remaining, text)
             return sentence(entry), entry.json()
         # The bills of free numbers differ in the text only.
-        key = id(self.plan), self.groups.size, len(self.kept), *facts["ways"], remaining
+        key = id(self.plan), self.groups.size, len(self.kept), *facts["ways"], facts.get("as_of"), remaining
         known: tuple[Plan, str, str] | None = self.memory.get(key)
         if known is None:
             entry = bill(self.plan, self.groups, self.kept, None, facts, remaining, "")
