@@ -40,7 +40,7 @@ SELECT %(analyst)s, 'visit', v.relation_id, 1, d.registry_version, v.measure, v.
 FROM provenance.view v CROSS JOIN provenance.deployment d WHERE v.measure LIKE 'number %%' ORDER BY v.id"""
 RELEASES = """
 COPY provenance.release (relation_id, data_version, digest, dimensions, measure, sensitivity, parts, variance, cells,
-                         values, charge) FROM STDIN (FORMAT binary)"""
+                         values, charge, snapshot) FROM STDIN (FORMAT binary)"""
 KNOWN = "COPY provenance.knowledge (analyst, release, added, values) FROM STDIN (FORMAT binary)"
 
 # In a process that has all of the product loaded: what it weighs with the values of every view in its hands.
@@ -83,12 +83,12 @@ def fill(dsn: str, analyst: str, views: int, cells: int) -> int:
             (analyst,),
         ).fetchall()
         with conn.cursor() as cursor, cursor.copy(RELEASES) as copy:
-            kinds = "int8 int8 text text[] text numeric int8 text int4 bytea int8"
+            kinds = "int8 int8 text text[] text numeric int8 text int4 bytea int8 int8"
             copy.set_types(kinds.split())
             for number, (relation, measure, charge) in enumerate(found, 1):
                 values = dice.integers(-2000, 2000, cells).astype("<i8").tobytes()
                 row = (relation, 1, f"view {number}", ["ward"], measure, Decimal(1), 1, "500", cells, values, charge)
-                copy.write_row(row)
+                copy.write_row((*row, charge))
         ids = conn.execute("SELECT id FROM provenance.release ORDER BY id").fetchall()
         with conn.cursor() as cursor, cursor.copy(KNOWN) as copy:
             copy.set_types(["text", "int8", "text", "bytea"])
