@@ -79,13 +79,21 @@ def resident(pid: int) -> int:
     return 1024 * int(re.findall(r"VmRSS:\s+([0-9]+)", fields)[0])
 
 
-def run(proxy: Proxy, analysts: Sequence[str], seconds: float, folder: Path, clients: int = CLIENTS) -> Seen:
-    """Let pgbench loose."""
+def run(
+    proxy: Proxy,
+    analysts: Sequence[str],
+    seconds: float,
+    folder: Path,
+    clients: int = CLIENTS,
+    rate: int | None = None,
+) -> Seen:
+    """Let pgbench loose, at most ``rate`` transactions a second in all: new questions fill bounded caches."""
     files = []
     for name, (weight, text) in SCRIPTS.items():
         path = folder / f"{name.replace(' ', '_')}.sql"
         path.write_text(text)
         files += ["-f", f"{path}@{weight}"]
+    files += [] if rate is None else ["--rate", str(rate // len(analysts))]
     each = clients // len(analysts)
     begun = time.monotonic()
     logs = [folder / f"{analyst}.log" for analyst in analysts]
