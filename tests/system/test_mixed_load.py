@@ -11,8 +11,8 @@ from mixed_load import ANALYSTS, CLIENTS, SCRIPTS, answers, run
 from proxies import charges, new_analyst, running_proxy
 
 RATE = 180
-"""Transactions a second, which slow machines reach too: each new question is remembered with some 12 kB until caches are
-full, and memory is compared at one load."""
+"""Transactions a second, which slow machines reach too: each new question is remembered with some 12 kB until caches
+are full, and memory is compared at one load."""
 
 
 @pytest.mark.slow
